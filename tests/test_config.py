@@ -1,7 +1,5 @@
 """An exported setting gives, in somebody else's loop, the cut gradients of the search."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

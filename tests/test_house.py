@@ -1,7 +1,5 @@
 """The house rules of CONTRIBUTING.md: what may import what, how long files and functions are, what no line may hold."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

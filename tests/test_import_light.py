@@ -1,7 +1,5 @@
 """The core is light: other people's training loops import it without the service."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -42,6 +40,14 @@ DEFENDED = (
     "evaluate('breast_cancer', defense='laplace', seeds=1, settings=['training.epochs=1'])"
 )
 WITHOUT_COMPILER = (STEP, EVALUATE, DEFENDED)
+CHECK = (
+    "import contextlib, io; from tune_vfl.cli.main import main; out = contextlib.redirect_stdout(io.StringIO()); "
+    "out.__enter__(); assert main(['data', 'check', '-d', 'wine']) == 0; out.__exit__(None, None, None)"
+)
+WITHOUT_SERVICE = {
+    CHECK: ("ray", "mlflow", "optuna", "transformers", "matplotlib"),
+    "import tune_vfl.tracking.mlflow, reports.story": ("ray", "mlflow"),
+}
 
 # Torch, which all of them need and which brings in none of these, is imported once; each statement then runs in a copy
 # of that process, as it would in a fresh one.
@@ -62,7 +68,7 @@ for statement in statements:
 @pytest.fixture(scope="module")
 def imported() -> dict[str, list[str]]:
     """Return which of the libraries each statement imports."""
-    statements = list(dict.fromkeys(LIGHT + WITHOUT_SCIPY + WITHOUT_COMPILER))
+    statements = list(dict.fromkeys([*LIGHT, *WITHOUT_SCIPY, *WITHOUT_COMPILER, *WITHOUT_SERVICE]))
     asked = json.dumps([statements, [*HEAVY, "scipy", *COMPILER]])
     done = subprocess.run([sys.executable, "-c", PROGRAM, asked], capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -82,6 +88,13 @@ def test_scipy_waits_for_what_needs_it(statement: str, imported: dict[str, list[
 @pytest.mark.parametrize("statement", WITHOUT_COMPILER, ids=["optimizer", "evaluate", "defended"])
 def test_no_process_waits_for_torchs_compiler(statement: str, imported: dict[str, list[str]]) -> None:
     assert not set(imported[statement]) & set(COMPILER)
+
+
+@pytest.mark.parametrize(("statement", "libraries"), WITHOUT_SERVICE.items(), ids=["data check", "tracking"])
+def test_what_looks_at_data_or_records_loads_no_service(
+    statement: str, libraries: tuple[str, ...], imported: dict[str, list[str]]
+) -> None:
+    assert not set(imported[statement]) & set(libraries)
 
 
 # What each verb that only reads may import of what takes long: nothing that trains or searches. Ledgers are read with

@@ -1,7 +1,5 @@
 """A wheel holds what the source holds: other machines install from it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A method of one's own: the example of CONTRIBUTING.md, installed as a plug-in, works like a built-in one."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

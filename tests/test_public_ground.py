@@ -1,7 +1,5 @@
 """The program calls only what a dependency documents: private names, patched modules and foreign tables are found."""
 
-from __future__ import annotations
-
 import ast
 from typing import NamedTuple
 

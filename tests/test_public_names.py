@@ -1,7 +1,5 @@
 """What a user imports to use a method alone: classes from the packages, by name, without a line for each of them."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The registry fails loudly."""
 
-from __future__ import annotations
-
 import pytest
 
 from tune_vfl.errors import (

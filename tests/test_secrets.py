@@ -1,7 +1,5 @@
 """Passwords stay in the environment, and Ray's token in a file that nobody else reads."""
 
-from __future__ import annotations
-
 import json
 import re
 

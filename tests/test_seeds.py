@@ -1,7 +1,5 @@
 """Streams: one draw per seed, shared by the members that have that seed, equal alone or in a pack."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

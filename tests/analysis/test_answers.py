@@ -1,21 +1,15 @@
 """Constraints in words, what comes nearest, and what a decision says of runners-up, challengers and rivals."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tests.helpers.campaigns import campaign_of, confirmed, noisy, outcome_of, part_of, several
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.constraints import asked_for, nearest, nearly, requirements
 from tune_vfl.analysis.decide import decide
+from tune_vfl.analysis.decision import Decision
 from tune_vfl.analysis.formatting import short
 from tune_vfl.analysis.joint_front import joint_of
-
-if TYPE_CHECKING:
-    from tune_vfl.analysis.decision import Decision
-    from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.18), (0.85, 0.1), (0.945, 0.8))

@@ -1,7 +1,5 @@
 """Every quantity that a decision bounds has one source: fresh seeds turn what the search said of it, both ways."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

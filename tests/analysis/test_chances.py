@@ -1,23 +1,16 @@
-"""Chances on the scale of a compromise, names, shares of the trials, and the nearest setting."""
-
-from __future__ import annotations
+"""Chances on the scale of a compromise, what fresh seeds found, and the nearest setting."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
-from tests.analysis.test_sentences import DEPLOY
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of
 from tune_vfl.analysis.alternatives import chances_over
 from tune_vfl.analysis.decide import decide
-from tune_vfl.analysis.decision import Decision, Far
+from tune_vfl.analysis.decision import Decision
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
-from tune_vfl.analysis.sentences import sentences
 from tune_vfl.analysis.summary import frontier
-from tune_vfl.errors import SpecError
-from tune_vfl.records.shares import Demand, even_shares
 
 
 def test_a_compromise_s_chance_weighs_both_variances_on_the_undefended_scale() -> None:
@@ -40,22 +33,6 @@ def test_a_compromise_s_chance_weighs_both_variances_on_the_undefended_scale() -
     expected = (1 + math.erf(z / math.sqrt(2))) / 2
     assert chances_over(describer, [0], 1, by_utility=False) == pytest.approx([expected], abs=2e-3)
     assert 0.5 < expected < 0.95
-
-
-def test_three_defenses_that_are_far_are_all_named() -> None:
-    told = sentences(replace(DEPLOY, far=(Far(("kdk", "cae", "mid"), 0.02), Far(("iso",), None))))
-    assert told[-2:] == [
-        "No setting of kdk, cae or mid comes within .020 AUC of it at no more leakage.",
-        "No setting of iso leaks so little.",
-    ]
-
-
-def test_a_study_without_published_settings_needs_a_trial_too() -> None:
-    demands = [Demand(0, math.inf), Demand(5, math.inf)]
-    assert even_shares(demands, 6) == [1, 5]
-    with pytest.raises(SpecError, match="5 are fewer than the 6 that 2 defenses need"):
-        even_shares(demands, 5)
-    assert even_shares([Demand(4, 2), Demand(0, math.inf)], 9) == [2, 7], "no more than there are"
 
 
 def test_a_front_tells_what_fresh_seeds_found_of_what_stayed() -> None:

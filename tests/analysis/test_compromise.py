@@ -1,7 +1,5 @@
 """The knee of a study, weighed on the study's own scale, and what a cap of leakage means."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """One-sided bounds on what may be constrained: closed forms, what is not known, and that they hold as often as said."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a campaign decides: the most useful setting that qualifies, the knee, or why nothing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import permutations

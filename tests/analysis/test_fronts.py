@@ -1,10 +1,7 @@
 """Compromises, fronts against one attack, and how numbers are written."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +14,6 @@ from tune_vfl.analysis.summary import frontier, frontier_against
 from tune_vfl.analysis.tables import attack_table
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.evaluation.coverage import Coverage
-
-if TYPE_CHECKING:
-    pass
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 

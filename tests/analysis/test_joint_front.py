@@ -1,7 +1,5 @@
 """The joint front of several studies: closed forms, and what must not change it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations
 from typing import Any

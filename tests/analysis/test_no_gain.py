@@ -1,9 +1,5 @@
 """A federation that adds nothing to what the label party reaches alone, and the order of a study's front."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
@@ -17,9 +13,7 @@ from tune_vfl.analysis.reliability import local_baseline_of, reliability_of
 from tune_vfl.analysis.study_summary import study_frontier
 from tune_vfl.analysis.summary import frontier
 from tune_vfl.records.campaigns import CampaignRecord
-
-if TYPE_CHECKING:
-    from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.studies import StudyRecord
 
 EVEN = outcome_of([0.9] * 10, {"norm": [0.8] * 10, "pmc": [0.4] * 10})
 

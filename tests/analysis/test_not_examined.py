@@ -1,7 +1,5 @@
 """What a study did not look at."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

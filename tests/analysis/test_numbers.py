@@ -1,10 +1,8 @@
 """What a decision says of one setting, and which defenses are far from it, each against a closed form."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +14,7 @@ from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import unexamined
 from tune_vfl.outcome import TunedAttack
-
-if TYPE_CHECKING:
-    from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.studies import StudyRecord
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 HALF_OF_90 = 1.6448536

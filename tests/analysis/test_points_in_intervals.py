@@ -1,9 +1,7 @@
 """Whatever a page shows, the point lies in its interval: random studies, floors near 1, few seeds, much noise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, part_of, steady
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.decide import decide
+from tune_vfl.analysis.decision import Setting
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.settings_table import SettingsTable
@@ -20,17 +19,13 @@ from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.table import Table
-from tune_vfl.evaluation.certainty import advantages_of, intervals_of, limits_of, names_of
+from tune_vfl.evaluation.certainty import Interval, advantages_of, intervals_of, limits_of, names_of
 from tune_vfl.evaluation.summarizing import summarize
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.records.confirmations import UNDEFENDED as MODEL
 from tune_vfl.records.confirmations import AttackOfSeed, SeedRecord
 from tune_vfl.statistics import leakage_bounds
-
-if TYPE_CHECKING:
-    from tune_vfl.analysis.decision import Setting
-    from tune_vfl.evaluation.certainty import Interval
-    from tune_vfl.statistics.arrays import Floats
+from tune_vfl.statistics.arrays import Floats
 
 NORM = ATTACKS["norm"]()
 FLOORS = (0.5, 0.7, 0.88, 0.93, 0.98, 0.999, 1.0)

@@ -1,7 +1,5 @@
 """``--select`` of campaigns, and ``tune-vfl/campaign/1``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from tune_vfl.analysis.exporting import export
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.select import select
-from tune_vfl.analysis.selection import parse
 from tune_vfl.analysis.summary import frontier, summary
 from tune_vfl.config import load_config
 from tune_vfl.errors import SelectionError, UsageError
@@ -112,12 +109,6 @@ def test_confirmed_settings_are_taken_where_any_meets_the_conditions() -> None:
     assert select(campaign, "leakage<=0.2").name.endswith("marvell#1"), "the other did not stay"
     assert select(campaign, "max-utility").name.endswith("marvell#1")
     assert select(campaign, "utility>=0.93 and leakage<=0.7").name.endswith("laplace#0"), "none of those that stayed"
-
-
-def test_a_number_is_no_name() -> None:
-    assert parse("knee").rule == "knee"
-    assert parse("a-b#3")[3:] == ("a-b", 3)
-    assert parse("gradient_compression").rule == "name"
 
 
 def test_the_summary_is_plain_and_has_what_the_interface_names() -> None:

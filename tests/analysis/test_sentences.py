@@ -1,7 +1,5 @@
 """A decision in sentences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tests.helpers.campaigns import campaign_of, part_of

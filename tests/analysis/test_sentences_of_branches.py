@@ -1,8 +1,5 @@
 """Every way in which a decision can be said, and what a summary and unexamined attacks say."""
 
-from __future__ import annotations
-
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +14,7 @@ from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import checks_together, unexamined
 from tune_vfl.analysis.select import default_selection, select
 from tune_vfl.analysis.summary import summary
-from tune_vfl.analysis.tables import Failure, chances_to_be_best, rankings
+from tune_vfl.analysis.tables import Failure, rankings
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.records.campaigns import Skipped
@@ -128,10 +125,6 @@ def test_pairs_that_cannot_be_are_told_by_their_reason() -> None:
     missing = [s for s in unexamined(campaign_of(*few), joint_of(campaign_of(*few))) if "not tried" in s]
     assert len(missing) == 1
     assert missing[0].startswith("Attacks that were not tried on laplace: ")
-
-
-def test_chances_to_be_best_add_up() -> None:
-    assert math.isclose(sum(chances_to_be_best([0.9, 0.8, 0.85], [1e-3, 1e-4, 1e-5])), 1.0)
 
 
 def test_ranks_of_equal_utility_and_of_no_attack() -> None:

@@ -1,9 +1,7 @@
 """Settings side by side and their one-sided bounds, in closed form: what is shared, what is missing, what is older."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +13,11 @@ from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.statistics import leakage_bounds, levels
 from tune_vfl.statistics.intervals import PRIOR
 from tune_vfl.statistics.laws import t_quantile
-
-if TYPE_CHECKING:
-    from tune_vfl.records.studies import StudyRecord
 
 POINTS = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 LOST = Outcome.failed("oom", "full")

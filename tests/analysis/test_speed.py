@@ -1,7 +1,5 @@
 """Five thousand trials of twenty studies are decided at once."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rankings below caps of leakage, attacks by defense, and failures by reason."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

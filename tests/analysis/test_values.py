@@ -1,11 +1,9 @@
 """What is selected of a study, where its trials stand, and how far it may be trusted: against closed forms."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +22,6 @@ from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import levels
 from tune_vfl.statistics.laws import t_quantile
-
-if TYPE_CHECKING:
-    pass
 
 POINTS = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25), (0.85, 0.5))
 

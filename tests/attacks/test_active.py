@@ -1,7 +1,5 @@
 """The active attack: published step sequences, plain twins, packs, and the training of its own that it gets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

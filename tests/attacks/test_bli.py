@@ -1,7 +1,5 @@
 """Batch label inference: the gradient that it gets, what it recovers, and what it says where it cannot."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

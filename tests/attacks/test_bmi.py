@@ -1,7 +1,5 @@
 """Black-box inversion: what it learns from known rows, its nets, and how its variants are scored."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

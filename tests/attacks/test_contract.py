@@ -1,7 +1,5 @@
 """Every registered attack keeps the contract."""
 
-from __future__ import annotations
-
 import pytest
 
 from tune_vfl.attacks.base import ATTACKS

@@ -1,7 +1,5 @@
 """Direct label inference: golden one-step values, orders of label smoothing, rows that give no answer."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 Batches of 32 and ten classes at starting weights; a row that gives no answer counts as wrong.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

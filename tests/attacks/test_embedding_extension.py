@@ -1,7 +1,5 @@
 """The embedding extension: when and how its columns are fitted, a plain twin, packs, and a training under it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

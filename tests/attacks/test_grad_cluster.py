@@ -1,7 +1,5 @@
 """Gradient clustering: the clustering against a plain twin, how clusters are named, edges, a model with a top model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

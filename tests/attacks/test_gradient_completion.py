@@ -1,7 +1,5 @@
 """Gradient completion: what it reads and when, how its heads are compared, and that the comparison is its own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

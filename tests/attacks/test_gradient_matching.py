@@ -1,7 +1,5 @@
 """Gradient inversion: gradients against a plain loop, closed forms, labels read off, starts, and what is guessed."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

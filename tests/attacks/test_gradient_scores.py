@@ -1,7 +1,5 @@
 """norm, direction, mean and median: what they mean, closed forms, ceilings and edges."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

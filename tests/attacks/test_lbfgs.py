@@ -1,7 +1,5 @@
 """Batched L-BFGS: closed forms, each problem by itself, and what ends it."""
 
-from __future__ import annotations
-
 import torch
 
 from tune_vfl.attacks.parts.lbfgs import minimize

@@ -1,7 +1,5 @@
 """Means of gradients over epochs: against a naive twin, what is left of fresh noise, and what attacks make of them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Model completion: each part against a plain twin, the labeled rows, edges, and members that diverged."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Model completion with labels that were read off gradients: KDk's section 4.3."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

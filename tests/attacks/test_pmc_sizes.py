@@ -1,7 +1,5 @@
 """Model completion with several numbers of labeled rows at once: each is what it would be alone, smaller in larger."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

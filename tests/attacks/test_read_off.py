@@ -1,7 +1,5 @@
 """Rows read off a linear layer's gradients: exactly, through dropped entries, through noise, and not at all."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

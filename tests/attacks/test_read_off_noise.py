@@ -1,7 +1,5 @@
 """How much of a noisy matrix's first direction is told from noise: the formula against matrices that are drawn."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

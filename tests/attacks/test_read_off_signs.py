@@ -1,7 +1,5 @@
 """Columns may be of either sign, which the bias's gradient alone tells: where noise hides it, a row is half undone."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

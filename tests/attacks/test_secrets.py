@@ -1,7 +1,5 @@
 """Secrets of a model, fitted to known pairs: exact where pairs tell, what was to be expected where they do not."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The spectral attack: a plain twin by singular value decomposition, edges, sources, and its floor."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

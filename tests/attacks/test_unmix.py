@@ -1,7 +1,5 @@
 """Unmixing: what comes back of rows that were mixed, by hand, by LSQR, and out of a training that mixes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

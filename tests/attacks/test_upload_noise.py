@@ -1,7 +1,5 @@
 """Noise on uploads: how much there is, how far it draws rows to what is usual, and what is said to be found of them."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """White-box inversion: the descent against closed forms, what is granted, and how features are scored beside labels."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

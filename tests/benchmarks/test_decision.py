@@ -1,7 +1,5 @@
 """What `benchmarks.decision` makes of two runs, and what its probe counts."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The cost of the defenses: that it can be measured for every registered one; what it comes to is nobody's promise."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.defenses import Problem, main, tasks_of

@@ -1,7 +1,5 @@
 """How often noise is called a leak, counted on records that are made up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

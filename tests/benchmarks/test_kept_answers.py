@@ -1,7 +1,5 @@
 """Answers of two versions: what is compared, and that a last digit is seen."""
 
-from __future__ import annotations
-
 import json
 
 from benchmarks.kept_answers import main, numbers

@@ -1,7 +1,5 @@
 """Seeded faults: what is changed and what is left alone, and that the same seed draws the same ones."""
 
-from __future__ import annotations
-
 import ast
 from itertools import islice
 

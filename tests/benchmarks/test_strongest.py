@@ -1,7 +1,5 @@
 """Ways by hand: classes that differ in spread alone, a model's belief read off sizes, what ppdl drew, and the table."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which network a teacher is: by the papers, by the spec, and as the parties have it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The notebook of examples/, cell by cell as Jupyter would run it, in a home of its own with a small budget."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

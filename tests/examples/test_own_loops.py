@@ -1,7 +1,5 @@
 """The loops of examples/: run as a person runs them, they show what the search measured, under every defense."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from pathlib import Path

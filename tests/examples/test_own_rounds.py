@@ -1,7 +1,5 @@
 """The loop of examples/ for clients: run as a person runs it, it shows what the search measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a client reaches by itself, and what a defense costs, in the horizontal setting."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The loop of rounds against a naive one, and what must hold of any federated averaging."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

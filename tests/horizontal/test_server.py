@@ -1,7 +1,5 @@
 """What the server makes of updates, by hand: means weighted by rows, sums under secure aggregation, who took part."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

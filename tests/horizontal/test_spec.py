@@ -1,7 +1,5 @@
 """How a spec says that clients hold different rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

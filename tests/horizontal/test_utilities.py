@@ -1,7 +1,5 @@
 """What a federation's utility is: the mean over its clients, trained or alone, each with its own network."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is compiled, for whom, and what becomes of a machine where it cannot be."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

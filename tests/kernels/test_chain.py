@@ -1,7 +1,5 @@
 """Chains against autograd, layer by layer: the passes in torch, and the native ones where there is a compiler."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

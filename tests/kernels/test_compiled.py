@@ -1,7 +1,5 @@
 """What is compiled, and what becomes of a machine where nothing can be."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Distance correlation with classes in machine code: values and gradients of its twin in torch, whatever the rows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

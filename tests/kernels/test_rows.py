@@ -1,7 +1,5 @@
 """Rows are added to those of their numbers, in machine code as in torch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

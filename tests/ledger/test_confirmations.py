@@ -1,7 +1,5 @@
 """The records of a confirmation in the ledger: each once, apart from the trials, lost with nothing but their study."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.campaigns import steady

@@ -1,14 +1,14 @@
 """A damaged value is noticed, named with its row and study, stops no other study, and is freed to be measured again."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as run_trials
@@ -22,11 +22,6 @@ from tune_vfl.outcome import Outcome, read_outcome
 from tune_vfl.service.ledger_health import examine_ledger
 from tune_vfl.service.repair import repair
 from tune_vfl.service.studies import everything
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Run
 
 pytestmark = pytest.mark.usefixtures("two")
 

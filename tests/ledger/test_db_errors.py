@@ -1,7 +1,5 @@
 """A database that is away, full or refuses: waited for, looked up, or told in words; never lost, never doubled."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,17 +8,21 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 import psycopg
 import pytest
 import sqlalchemy
 
+from tests.conftest import Run
+from tests.helpers.postgres import Postgres
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError, UsageError
 from tune_vfl.ledger import db_errors, storage
+from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import LedgerTroubleError, retry, trouble_of
+from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.ledger import Ledger, NewTrial
 from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import storage_at
@@ -31,12 +33,6 @@ from tune_vfl.service.checks import Check
 from tune_vfl.service.ledger_health import examine_ledger, migrate
 from tune_vfl.service.repair import repair
 from tune_vfl.spaces.named import space_of
-
-if TYPE_CHECKING:
-    from tests.conftest import Run
-    from tests.helpers.postgres import Postgres
-    from tune_vfl.ledger.database import LedgerStorage
-    from tune_vfl.ledger.lease import Lease
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -1,19 +1,19 @@
 """The lease: one driver a study, in a file and on a server, and who has lost it cannot write."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.postgres import Postgres
 from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger import lease as module
@@ -26,11 +26,6 @@ from tune_vfl.outcome import read_outcome
 from tune_vfl.records.confirmations import SeedRecord
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.helpers.postgres import Postgres
 
 pytestmark = pytest.mark.usefixtures("home")
 

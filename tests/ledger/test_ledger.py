@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from trainables.simulated import Simulation, simulate
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger import reading
@@ -22,7 +22,7 @@ from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.trials import overdue
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.process_identity import has_ended, new_session, this_owner
-from tune_vfl.outcome import AttackScore, Outcome, Score, drop_non_finite, read_outcome
+from tune_vfl.outcome import AttackScore, Outcome, Score, read_outcome
 from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -177,16 +177,6 @@ def test_what_is_not_finite_never_completes(bad):
     assert told.outcome.logged == {"x": 1.0}
     assert {t.outcome for t in ledger.trials() if t.objectives is not None} == {"ok"}
     assert Ledger.open("study").record().trials == ledger.record().trials
-
-
-def test_clean_leaves_a_good_outcome_alone():
-    good = simulate(Simulation(noise=0.01), simulated_cell(simulated_spec("s")), {"scale": 0.01})
-    assert drop_non_finite(good) == Outcome.model_validate(good.model_dump())
-
-
-@pytest.mark.parametrize("raw", [None, {}, {"outcome": "what"}, {"outcome": "ok"}])
-def test_what_is_no_outcome_becomes_one(raw):
-    assert read_outcome(raw).outcome in ("error", "diverged")
 
 
 def test_an_orphan_is_lost_and_asked_again_once_with_the_same_parameters():

@@ -1,7 +1,5 @@
 """A whole campaign as one file: it comes back with its studies, under its name or another, all of it or nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A study as one file: it comes back whole, and a file that anybody may have written is checked first."""
 
-from __future__ import annotations
-
 import io
 import json
 import platform

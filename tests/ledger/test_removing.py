@@ -1,7 +1,5 @@
 """What is removed from a ledger is gone with all that hangs on it, and nothing else is."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import func, select, update
 

@@ -1,7 +1,5 @@
 """The tables of a ledger: made once, the same in a file and on a server, and those of another program are refused."""
 
-from __future__ import annotations
-
 import pytest
 import sqlalchemy
 

@@ -1,17 +1,12 @@
 """A CSV of tune-vfl's has no cell that a spreadsheet takes for a formula, and its numbers stay numbers."""
 
-from __future__ import annotations
-
 import io
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from tune_vfl.machine.csv_text import FORMULA, to_csv
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_texts_that_begin_a_formula_are_texts() -> None:

@@ -1,8 +1,6 @@
 """The file system of a path, from the system's table of mounts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +8,6 @@ from tune_vfl.ledger import storage as module
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.filesystems import network_file_system
 from tune_vfl.service.ledger_health import examine_ledger
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LINES = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw

@@ -1,7 +1,5 @@
 """Temporary files are taken for left behind only where no process can use them any more."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is wrong with the network is said within seconds, by its own name."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

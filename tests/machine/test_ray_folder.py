@@ -1,7 +1,5 @@
 """Ray's folder is short, of this user alone, and gone with its process; other folders stay."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What cannot be printed is shown by its nearest letters, and a closed stream stops nobody."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The front, its ranks, its knee and its hypervolume: closed forms, a naive twin, and what must always hold."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The papers' scalars of settings: published values, where formulas do not apply, and what a search does not know."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Metrics of reconstructions and published trade-offs: closed forms, a naive twin of SSIM, and what is undefined."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Utility and leakage metrics: closed forms, naive twins, scikit-learn beside them, and what is undefined."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Architectures by their parts: shapes, widths, and dropout that a pack shares with its members."""
 
-from __future__ import annotations
-
 import copy
 from itertools import pairwise
 

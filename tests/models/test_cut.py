@@ -1,7 +1,5 @@
 """Nets for images, cut between two convolutions: what is on either side, that both together are the net, refusals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -272,21 +270,10 @@ def test_a_study_does_not_search_over_widths_that_follow_from_the_images() -> No
     planned({"cut": 1, "activation": {"choice": ["relu", "tanh"]}})()
 
 
-@pytest.fixture
-def images(tmp_path: Path) -> dict[str, object]:
-    """Two classes of noisy 8x8 images, all pixels at one party."""
-    rng = np.random.default_rng(0)
-    y = np.arange(90) % 2
-    x = rng.integers(0, 90, (90, 8, 8), dtype=np.uint8)
-    x[y == 1, :4] += 120
-    np.savez(tmp_path / "images.npz", x=x, y=y)
-    return {"name": "npz", "path": str(tmp_path / "images.npz"), "split": 1.0}
-
-
 @pytest.mark.parametrize("model", ["lenet", "lenet_dlg"])
 def test_a_vertical_evaluation_with_completion_and_inversion(model: str, images: dict[str, object]) -> None:
     answer = evaluate(
-        images,
+        {**images, "split": 1.0},
         attacks=[
             {"name": "pmc", "variants": ["logreg"], "steps": 2},
             {"name": "wmi", "iterations": 20, "rows": 8, "tv": 0.0, "l2": 0.1},

@@ -1,7 +1,5 @@
 """Nets as the clients of a horizontal federation train them: a round, norms averaged, last batches of one row."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,10 +1,7 @@
 """Deep nets for images: published sizes, any image, weights by the seed or from a file, and a whole evaluation each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -259,17 +256,6 @@ def test_files_that_are_no_weights_of_the_net_are_named(content: object, says: s
         bottom("resnet18", (3, 32, 32), weights=str(path))
     assert str(path) in str(caught.value)
     assert says in str(caught.value)
-
-
-@pytest.fixture
-def images(tmp_path: Path) -> dict[str, object]:
-    """Two classes of noisy 8x8 images, each bright in one half's upper or lower part."""
-    rng = np.random.default_rng(0)
-    y = np.arange(90) % 2
-    x = rng.integers(0, 90, (90, 8, 8), dtype=np.uint8)
-    x[y == 1, :4] += 120
-    np.savez(tmp_path / "images.npz", x=x, y=y)
-    return {"name": "npz", "path": str(tmp_path / "images.npz")}
 
 
 # A resnet50 takes half a minute, and goes the way of the other two resnets.

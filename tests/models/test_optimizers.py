@@ -1,7 +1,5 @@
 """Optimizers without torch's compiler take the steps that torch's own take."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

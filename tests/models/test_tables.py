@@ -1,7 +1,5 @@
 """Nets for tables with categories: what is one category, closed forms and naive twins, packs, whole evaluations."""
 
-from __future__ import annotations
-
 import csv
 import random
 from pathlib import Path

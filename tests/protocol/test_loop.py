@@ -1,7 +1,5 @@
 """The one training loop: equal to training in one piece, equal alone or in a pack, hooks in their order."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Sequence

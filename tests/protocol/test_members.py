@@ -1,7 +1,5 @@
 """Which members of a pack have the same seed and the same rows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Views of a training loop of one's own: every attack that reads gradients or embeddings runs on them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

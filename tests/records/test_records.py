@@ -1,11 +1,8 @@
 """Settings side by side, and what the ledger's records are written, read, told and exported as."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,15 +12,12 @@ from tune_vfl.analysis.exporting import exported
 from tune_vfl.analysis.reliability import local_baseline_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.trials import Trial, not_repeated, overdue, repeats
+from tune_vfl.ledger.trials import Trial, not_repeated, repeats
 from tune_vfl.outcome import Outcome, drop_non_finite, read_outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 from tune_vfl.records.measure import refuse_another, refuse_mixed
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import levels
-
-if TYPE_CHECKING:
-    pass
 
 POINTS = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25), (0.85, 0.5))
 
@@ -201,19 +195,6 @@ def test_a_study_grows_by_trials_that_finished_since() -> None:
     assert before.with_trials(record.trials).waiting == 2
     more = part_of("laplace", [(0.9, 0.3)] * 9).trials
     assert before.with_trials(more).waiting == 0, "never less than none"
-
-
-def running(number: int, pack: str, minutes_ago: float, now: datetime) -> Trial:
-    asked = (now - timedelta(minutes=minutes_ago)).timestamp()
-    return Trial(number, {}, asked, pack)
-
-
-def test_a_pack_is_overdue_after_the_time_of_all_its_trials() -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    trials = [running(0, "a", 11, now), running(1, "b", 19, now), running(2, "b", 21, now)]
-    assert overdue(trials, 10, now) == [0, 2], "two of one pack have twenty minutes"
-    assert overdue(trials, None, now) == []
-    assert overdue(trials, 100, now) == []
 
 
 def test_lost_trials_are_followed_back_and_known_as_asked_again() -> None:

@@ -1,7 +1,5 @@
 """How many trials each study of a campaign gets before anything is known."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """The page in a browser: drawn within the time, nothing clipped or fetched, light and dark, on a phone and on paper."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import time

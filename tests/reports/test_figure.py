@@ -1,7 +1,5 @@
 """Figures: what they show is described once, keeps within what a metric can reach, and is drawn twice alike."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
@@ -11,7 +9,7 @@ import pytest
 from matplotlib.collections import LineCollection, PathCollection
 
 from reports import labels
-from reports.describe import frontier, growth
+from reports.describe import frontier
 from reports.figure import Mark, room, staircase, ticks, within
 from reports.gathered import gather
 from reports.importances import FEWEST, importances, parallel
@@ -70,11 +68,6 @@ def test_a_defense_far_from_the_front_is_muted_and_a_near_one_is_not():
     assert [name for name, _ in figure.keys] == ["laplace", "marvell", "kdk"]
 
 
-def test_studies_of_one_defense_are_called_by_their_own_names():
-    figure = figure_of(study_of((0.90, 0.80), name="a"), study_of((0.70, 0.60), name="b"))
-    assert [name for name, _ in figure.keys] == ["a", "b"]
-
-
 def test_a_point_says_its_setting_its_numbers_and_how_it_is_exported():
     figure = figure_of(study_of((0.90, 0.80), params=[{"scale": 0.01, "k": 3}]))
     (mark,) = next(g.marks for g in figure.groups if g.rank == "front")
@@ -102,38 +95,11 @@ def test_nothing_lies_beyond_what_a_metric_can_reach(points):
     assert axes.get_ylim() == pytest.approx(figure.y.limits)
 
 
-def test_useless_settings_do_not_flatten_the_figure_and_are_counted():
-    good = [(0.90 + k / 200, 0.6 + k / 20) for k in range(5)]
-    figure = figure_of(study_of(*good, (0.2, 0.95), (0.3, 0.95)))
-    assert figure.y.limits[0] > 0.7
-    assert figure.beyond[0] == "2 settings lie below this view"
-    assert "the best guess, 0.5, lies below this view" in figure.beyond
-    assert figure_of(study_of(*good)).beyond == ("the best guess, 0.5, lies below this view",)
-
-
-def test_the_lines_of_the_guess_and_of_the_label_party_alone():
-    record = study_of((0.90, 0.80), (0.60, 0.60))
-    alone = tuple(v - 0.1 for v in record.baseline.utility.values)
-    lines = {line.kind: line for line in figure_of(replace(record, alone=alone)).lines}
-    assert np.allclose(lines["alone"].corners, [(0.0, 0.865), (1.0, 0.865)])
-    assert lines["guess"].name == "the best guess, 0.5"
-    assert lines["guess"].corners[0] == (0.0, 0.5)
-
-
 def test_an_empty_study_has_a_figure_too():
     figure = figure_of(replace(made_up_study(0, failures=()), baseline=None))
     assert figure.groups == ()
     assert "no setting has come to a result yet" in figure.alt
     assert files_of(figure)["frontier.png"].startswith(b"\x89PNG")
-
-
-def test_the_hypervolume_grows_and_ends_where_the_front_is():
-    data = gathered(made_up_study(), made_up_study(name="other", defense="marvell", shift=2.0))
-    (line,) = growth(data.found).lines
-    heights = [y for _, y in line.corners]
-    assert heights == sorted(heights)
-    assert heights[-1] == pytest.approx(data.found.hypervolume)
-    assert line.corners[-1][0] == len(data.found.history)
 
 
 def test_a_staircase_goes_right_before_it_goes_up():

@@ -1,15 +1,14 @@
 """What figures say: labels, tips, views, and the words for those who cannot see them; how much parameters matter."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from reports.describe import bars_of, frontier, growth, spans
+from reports.figure import Figure
 from reports.gathered import Gathered, gather
 from reports.importances import FEWEST, MOST, _domain, _study, enough, importances
 from reports.sections import frames, section
@@ -17,10 +16,7 @@ from reports.tables import tables
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tune_vfl.analysis.formatting import span
 from tune_vfl.outcome import Outcome
-
-if TYPE_CHECKING:
-    from reports.figure import Figure
-    from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.studies import StudyRecord
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.18), (0.85, 0.1), (0.945, 0.8))

@@ -1,10 +1,8 @@
 """The texts and numbers of tables that lay defenses side by side, on made-up campaigns whose numbers are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,9 +20,7 @@ from tests.helpers.campaigns import attack_of, campaign_of, confirmed, outcome_o
 from tune_vfl.analysis.formatting import score, span
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.outcome import Outcome
-
-if TYPE_CHECKING:
-    from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.studies import StudyRecord
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.18), (0.85, 0.1), (0.945, 0.8))

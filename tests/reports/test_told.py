@@ -1,7 +1,5 @@
 """What a report says of a study, sentence by sentence, and what the files of its tables hold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -215,14 +213,14 @@ def test_reasons_are_counted_and_attacks_listed_with_their_floors() -> None:
 
 
 def test_a_table_as_files_of_three_kinds() -> None:
-    frame = pd.DataFrame({"name": ["a_b", "c|d\ne"], "n": [0.5, None]})
+    frame = pd.DataFrame({"name": ["a_b", "c|d\ne & 5%"], "n": [0.5, None]})
     files = table_files({"mine": frame})
     assert sorted(files) == ["mine.csv", "mine.md", "mine.tex"]
     assert files["mine.csv"].splitlines()[:2] == ["name,n", "a_b,0.5"]
-    assert files["mine.md"] == "| name | n |\n| --- | --- |\n| a_b | 0.5 |\n| c\\|d e | – |\n"
+    assert files["mine.md"] == "| name | n |\n| --- | --- |\n| a_b | 0.5 |\n| c\\|d e & 5% | – |\n"
     assert files["mine.tex"] == (
         "% needs \\usepackage{booktabs}\n\\begin{tabular}{lr}\n\\toprule\nname & n \\\\\n\\midrule\n"
-        "a\\_b & 0.5 \\\\\nc|d e & -- \\\\\n\\bottomrule\n\\end{tabular}\n"
+        "a\\_b & 0.5 \\\\\nc|d e \\& 5\\% & -- \\\\\n\\bottomrule\n\\end{tabular}\n"
     )
     empty = frame.iloc[:0]
     assert to_markdown(empty) == "| name | n |\n| --- | --- |\n"

@@ -1,11 +1,10 @@
 """What a report says of a confirmation, sentence by sentence, and what its file holds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 from reports.confirmed import again, confirmed_frame, sections
+from reports.story import story
 from tests.helpers.campaigns import part_of
 from tests.helpers.confirmations import made_up_confirmation
 from tune_vfl.outcome import TunedAttack
@@ -75,6 +74,10 @@ def test_one_setting_after_a_confirmation() -> None:
     assert again(record, 12) == "Measured again with fresh seeds it ended as diverged: NaN."
     assert again(record, 0) == ""
     assert again(study(), 0) == ""
+    knee = story(record).info.knee
+    assert knee is not None
+    points = (made_up_confirmation().points[0].model_copy(update={"number": knee.number}),)
+    assert story(whole(points=points)).answer.endswith(again(whole(points=points), knee.number)), "the answer says it"
 
 
 def test_the_file_of_a_confirmation() -> None:

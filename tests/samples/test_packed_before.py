@@ -1,7 +1,5 @@
 """Packed studies of the schema before today's are read, checked as today's are."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an earlier version wrote is still read: specs, the keys of JSON, exported settings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,13 +1,12 @@
 """A backup is the whole ledger at one moment, for its user alone, and never takes the place of a file."""
 
-from __future__ import annotations
-
 import sqlite3
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError, TuneVflError, UsageError
 from tune_vfl.ledger.lease import holders
@@ -15,11 +14,6 @@ from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import Outcome
 from tune_vfl.service.backup import back_up
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Run
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A study as a notebook asks it: frames, a figure, a recommendation, and the same of several data sets together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html import escape
 from pathlib import Path

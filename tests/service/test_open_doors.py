@@ -1,7 +1,5 @@
 """What other machines can reach of this user's Ray and MLflow, and whether a stranger is answered."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

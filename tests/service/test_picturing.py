@@ -1,7 +1,5 @@
 """Which models a page's pictures are of, and what is said where there is nothing to picture."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a crash of a campaign left behind is put right for all its studies, and shown as one experiment."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,21 +1,15 @@
-"""A study as a person holds it: the front, what is selected from it, what progress says."""
+"""A study as a person holds it: the front, its summary, an export, and whether its file holds other rows."""
 
-import dataclasses
-import io
 import json
-import math
 from dataclasses import replace
 
 import pytest
 
-from tests.helpers.campaigns import chosen
 from tests.helpers.ledgers import open_ledger
 from trainables.simulated import Simulation, closed_form, simulate
 from tune_vfl import load_study
 from tune_vfl.data import load
-from tune_vfl.driver.progress import ProgressReport, RunProgress
-from tune_vfl.errors import SelectionError, StudyError, UsageError
-from tune_vfl.ledger.reading import study_names
+from tune_vfl.errors import SelectionError
 from tune_vfl.outcome import Outcome
 from tune_vfl.service.reporting import changed_data
 from tune_vfl.spec.cell import References
@@ -72,35 +66,6 @@ def test_the_summary_is_plain_data_and_finite(study):
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
-@pytest.mark.parametrize(
-    ("by", "number"),
-    [
-        ("knee", 1),
-        ("max-utility", 0),
-        ("min-leakage", 2),
-        ("leakage<=0.3", 1),
-        ("leakage < 0.2", 2),
-        ("utility>=0.8", 1),
-        ("utility >= 0.8 and leakage <= 0.9", 1),
-    ],
-)
-def test_selecting(study, by, number):
-    assert chosen(study.record().studies[0], by).number == number
-
-
-@pytest.mark.parametrize("by", ["best", "leakage=0.2", "leakage<=x", "loss<=1", ""])
-def test_a_selection_that_is_none(study, by):
-    with pytest.raises(UsageError, match="expected knee"):
-        chosen(study.record().studies[0], by)
-
-
-def test_a_condition_that_nothing_meets_says_where_the_front_is(study):
-    with pytest.raises(SelectionError, match=r"leakage 0\.0000"):
-        chosen(study.record().studies[0], "utility>=0.99")
-    with pytest.raises(SelectionError, match="no point"):
-        chosen(replace(study.record().studies[0], trials=()), "knee")
-
-
 def test_an_export_comes_back(study, tmp_path):
     from tune_vfl import load_config
 
@@ -109,61 +74,6 @@ def test_an_export_comes_back(study, tmp_path):
     assert held == config
     assert held.trial == 2
     assert held.defense.params["scale"] == pytest.approx(0.1)
-
-
-def test_the_names_of_studies(study):
-    assert study_names() == ["study"]
-    with pytest.raises(StudyError, match="stdy"):
-        load_study("stdy")
-
-
-def test_standing_counts_and_notes_when_the_hypervolume_grew(study):
-    record = study.record().studies[0]
-    standing = RunProgress([record])
-    assert (standing.done, standing.total, standing.front_size) == (6, 8, 4)
-    assert math.isinf(standing.eta_seconds)
-    standing.asked(2)
-    standing.told(record.name, record.trials[5])
-    assert "1 trials ago" in standing.line()
-    assert "1 running" in standing.line()
-    assert "ETA 0:00" in standing.line()
-
-
-def test_trials_that_run_count_half_for_the_time_that_is_left(study, monkeypatch):
-    clock = iter([0.0, 60.0, 60.0])
-    monkeypatch.setattr("tune_vfl.driver.progress.time.monotonic", lambda: next(clock))
-    record = dataclasses.replace(study.record().studies[0], trials=())
-    standing = RunProgress([record])
-    standing.total = 43
-    standing.asked(5)
-    standing.told(record.name, study.record().studies[0].trials[0])
-    assert standing.eta_seconds == pytest.approx(60 / 3 * 40), "one finished and four that run are three in a minute"
-
-
-def test_without_a_terminal_progress_is_one_plain_line(study):
-    stream = io.StringIO()
-    report = ProgressReport("study", [study.record().studies[0]], stream=stream)
-    report.on_ask("study", 1)
-    report.on_tell("study", study.record().studies[0].trials[1])
-    assert stream.getvalue() == "", "no line before the minute is over"
-    report.close()
-    assert stream.getvalue().startswith("study: 7/8 trials: 6 ok")
-    assert stream.getvalue().count("\n") == 1
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_on_a_terminal_progress_is_a_bar(study):
-    stream = Terminal()
-    report = ProgressReport("study", [study.record().studies[0]], stream=stream)
-    report.on_tell("study", study.record().studies[0].trials[1])
-    report.on_baseline(["study"], Outcome.failed("diverged", "NaN"))
-    report.close()
-    assert "7/8 trials" in stream.getvalue()
-    assert "without defense: diverged" in stream.getvalue()
 
 
 def test_a_report_says_when_a_studys_own_file_holds_other_rows(tmp_path, home):

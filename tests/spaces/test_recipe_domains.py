@@ -1,7 +1,5 @@
 """Domains in ``training`` and ``model``: parsed, searched, packed, exported, and the same as a spec that says so."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

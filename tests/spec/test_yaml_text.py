@@ -1,7 +1,5 @@
 """YAML 1.2: names are the text that stands in the file, values are numbers, a key given twice is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Advantages by seed: golden values, what the pseudo-values keep, floors that leave nothing to gain."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

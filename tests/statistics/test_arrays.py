@@ -1,7 +1,5 @@
 """What every estimate asks of its numbers: the axes by name, none of them empty, and no number missing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ The bounds are those of the specification of these statistics, for cells rounded
 `python -m benchmarks.coverage` prints the tables, and its functions say what is drawn.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.coverage import ADVANTAGES, LEVELS, SEEDS, WAYS, leakage_cells, level_cells, noisiest, row_cells

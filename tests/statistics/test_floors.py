@@ -1,7 +1,5 @@
 """Cross-fitted floors: unbiased on noise, plain twins, closed forms of what they replace."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from functools import partial

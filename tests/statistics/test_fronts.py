@@ -1,7 +1,5 @@
 """Fronts of noisy points: chances, groups, the knee on the fixed scale, the export, numbers of seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Intervals: golden numbers, a plain twin of the shrinkage, what must always hold, and what is refused."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """M, C, W and the bounds on the largest advantage: closed forms, twins, and what must always hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

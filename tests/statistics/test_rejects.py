@@ -1,7 +1,5 @@
 """Successive rejects: what is asked for next, what is settled, and that a restart comes to the same."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

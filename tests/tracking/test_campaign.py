@@ -1,7 +1,5 @@
 """A campaign is one experiment: its studies told apart, their joint front tagged, one summary of all of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -158,6 +156,9 @@ def test_every_filter_of_a_campaign_is_understood(home):
     assert counts["the joint front on wine"] == len(naive_joint(C))
     assert counts["the points that a confirmation kept"] == counts["this summary"] == 1
     assert counts["the knee"] == 2, "one a data set"
+    assert counts["all trials"] == sum(len(s.counted) for s in (A, B, C))
+    assert counts["trials that failed"] == 2
+    assert counts["leakage at most 0.2"] == sum(t.outcome.leakage <= 0.2 for s in (A, B, C) for t in s.ok)
 
 
 @pytest.mark.usefixtures("no_files")
@@ -281,6 +282,7 @@ def test_the_summary_carries_page_tables_specs_and_filters_of_all_studies(home, 
     Recorder("c").sync(campaign(A, B))
     files = {name[1]: path for name, path in files_of(home).items()}
     assert {"specs/c-0.yaml", "specs/c-1.yaml", "filters.json", "report/index.html"} <= set(files)
+    assert {"report/figures/frontier.png", "report/tables/front.csv"} <= set(files)
     assert "the joint front" in json.loads(files["filters.json"].read_text())
     page = files["report/index.html"].read_text()
     assert "c-0" in page

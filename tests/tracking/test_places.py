@@ -1,7 +1,5 @@
 """Homes whose path has characters that URLs use, and homes that were moved: nothing is made at another place."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from collections.abc import Callable

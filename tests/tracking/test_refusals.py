@@ -1,7 +1,5 @@
 """A tracking server that refuses is told apart from one that is silent, with its answer and what to do."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

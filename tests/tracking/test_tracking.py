@@ -1,28 +1,23 @@
 """MLflow holds what the ledger holds: exactly, once, after crashes and absences too."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle
 import shutil
 import sqlite3
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
-from tune_vfl.analysis.front_statistics import front_statistics, hypervolume_history
+from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.testing.studies import made_up_study, made_up_trial
-from tune_vfl.tracking import attached, payload, store, summary
+from tune_vfl.tracking import attached, payload, store
 from tune_vfl.tracking.mlflow import Recorder
-from tune_vfl.tracking.parts import Part, Whole
 
 FRONT = "tags.`tune_vfl.pareto` = 'true'"
 
@@ -130,38 +125,7 @@ def test_numbers_that_are_not_finite_are_never_sent():
     assert payload.finite({"a": 1.0, "b": math.nan, "c": math.inf, "d": None}) == {"a": 1.0}
 
 
-def test_growth_counts_every_finished_trial_but_preempted_ones():
-    record = made_up_study()
-    grown = hypervolume_history(record.trials, record.reference_point)
-    assert len(grown) == len(record.counted)
-    assert grown[:2] == [0, 0]
-    assert grown == sorted(grown)
-    assert grown[-1] == pytest.approx(front_statistics(record).hypervolume)
-
-
 # What MLflow holds afterwards
-
-
-def test_the_filter_gives_exactly_the_front(home):
-    record = made_up_study()
-    Recorder(record.name).sync(CampaignRecord.of(record))
-    found = [int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)]
-    assert sorted(found) == front_of(record)
-    knees = runs_of(record.name, f"tags.`{payload.KNEE}` = 'true'")
-    assert [int(r.data.tags[payload.TRIAL]) for r in knees] == [front_statistics(record).knee]
-
-
-def test_every_ready_made_filter_is_understood(home):
-    record = made_up_study()
-    Recorder(record.name).sync(CampaignRecord.of(record))
-    part = Part()
-    part.learn(record)
-    filters = summary.filters(Whole.of(record.name, [part]))
-    counts = {what: len(runs_of(record.name, query)) for what, query in filters.items()}
-    assert counts["all trials"] == len(record.counted)
-    assert counts["trials that failed"] == 2
-    assert counts["this summary"] == counts["the knee"] == 1
-    assert counts["leakage at most 0.2"] == sum(t.outcome.leakage <= 0.2 for t in record.ok)
 
 
 def test_one_run_a_trial_and_nothing_left_running(home):
@@ -176,44 +140,6 @@ def test_one_run_a_trial_and_nothing_left_running(home):
         assert run.info.start_time == payload.milliseconds(trial.started)
         assert run.data.tags[payload.RANK] == str(front_statistics(record).ranks[trial.number])
         assert "mlflow.parentRunId" not in run.data.tags
-
-
-def test_the_summary_holds_baseline_and_hypervolume_by_trial(home):
-    record = made_up_study()
-    Recorder(record.name).sync(CampaignRecord.of(record))
-    [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
-    assert payload.TRIAL not in summary.data.tags
-    assert payload.PARETO not in summary.data.tags
-    assert summary.data.metrics["baseline.utility"] == record.baseline.utility.mean
-    history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
-    assert [m.step for m in history] == list(range(1, len(record.counted) + 1))
-    assert [m.value for m in history] == hypervolume_history(record.trials, record.reference_point)
-    assert FRONT in summary.data.tags[payload.NOTE]
-
-
-def test_syncing_twice_changes_nothing(home):
-    record = made_up_study()
-    Recorder(record.name).sync(CampaignRecord.of(record))
-    before = frozen()
-    Recorder(record.name).sync(CampaignRecord.of(record))
-    assert frozen() == before
-    [summary] = runs_of(record.name, f"tags.`{payload.SUMMARY}` = 'true'")
-    history = store.client(places.embedded_uri()).get_metric_history(summary.info.run_id, "hypervolume")
-    assert len(history) == len(record.counted)
-
-
-def test_trial_by_trial_ends_as_a_sync_does(home):
-    record = made_up_study()
-    recorder = Recorder(record.name)
-    recorder.on_study(replace(record, trials=(), running=1))
-    for trial in record.trials:
-        recorder.on_trials(record.name, [trial])
-    recorder.on_study(record)
-    recorder.on_end()
-    live = frozen()
-    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
-    Recorder(record.name).sync(CampaignRecord.of(record))
-    assert frozen() == live
 
 
 def test_the_front_is_followed_during_the_search_but_seldom(home):
@@ -476,22 +402,3 @@ def test_the_database_lets_readers_in_while_it_is_written(empty_database):
     connection = sqlite3.connect(empty_database)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
-
-
-def test_the_summary_run_carries_spec_filters_figures_and_tables(tmp_path, monkeypatch, empty_database):
-    monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    shutil.copy(empty_database, tmp_path / "mlflow.db")
-    record = made_up_study(5)
-    Recorder(record.name).sync(CampaignRecord.of(record))
-    folder = tmp_path / "artifacts" / record.name
-    names = {str(p.relative_to(folder)).partition("artifacts/")[2] for p in folder.rglob("*") if p.is_file()}
-    assert {"spec.yaml", "filters.json", "report/index.html", "report/figures/frontier.png"} <= names
-    assert "report/tables/front.csv" in names
-
-
-def test_importing_the_tracking_package_does_not_import_mlflow():
-    code = (
-        "import sys, tune_vfl.tracking.mlflow, reports.story; sys.exit('mlflow' in sys.modules or 'ray' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,7 +1,5 @@
 """The MLflow UI: on loopback, on a port that is free, and gone with what it started."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

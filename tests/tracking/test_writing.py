@@ -1,7 +1,5 @@
 """Runs are written through MLflow's client: what a database holds in the end, and that a server holds the same."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading
