@@ -52,9 +52,9 @@ def test_kept_results_are_of_evaluations_and_columns_of_the_table(name: str) -> 
     by_label = {evaluation.label: evaluation for evaluation in table.evaluations}
     assert set(kept.evaluations) <= set(by_label)
     for label, found in kept.evaluations.items():
-        known = set(table.formulas(by_label[label]))
-        assert all(set(seed.values) <= known for seed in found.seeds.values())
-        assert found.recorded is None or set(found.recorded.columns) <= known
+        formulas = table.formulas(by_label[label])
+        assert all(seed.has(formulas.values()) for seed in found.seeds.values())
+        assert found.recorded is None or set(found.recorded.columns) <= set(formulas)
 
 
 FILE = """

@@ -12,7 +12,7 @@ from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.papers.comparison import compared, tally
 from tune_vfl.papers.owed import plan
 from tune_vfl.papers.reading import read_paper
-from tune_vfl.papers.results import Kept, TableResults, read_results, write_results
+from tune_vfl.papers.results import Kept, TableResults, of_any_table, read_results, write_results
 from tune_vfl.papers.tables import Table
 from tune_vfl.papers.trainings import SeedPack, Trainings
 from tune_vfl.spec.cell import MEASURE
@@ -28,7 +28,7 @@ def table_of(text: str = FILE) -> Table:
 def run(table: Table, folder: Path, seeds: int = 3, minutes: float | None = None) -> Trainings:
     results = read_results(folder, NAME)
     seconds = None if minutes is None else minutes * 60
-    owed = plan(table, results, range(seeds)).owed
+    owed = plan(table, results, range(seeds), None, of_any_table(folder)).owed
     how = {"write": lambda now: write_results(folder, now), "workers": lambda: 1, "say": lambda _: None}
     return Trainings(results, owed, seconds=seconds, **how)
 
@@ -51,7 +51,7 @@ def test_a_killed_run_goes_on_with_the_seeds_that_it_lacks(tmp_path: Path) -> No
     assert last.seed == 2
     last.end([answer(0.91)])
     assert packs(run(table_of(), tmp_path)) == []
-    number = read_results(tmp_path, NAME).evaluations["breast_cancer: none"].number("accuracy")
+    number = read_results(tmp_path, NAME).evaluations["breast_cancer: none"].number("utility")
     assert number is not None
     assert (round(number.mean, 4), number.seeds) == (0.91, 3)
 
@@ -61,6 +61,17 @@ def test_a_seed_is_asked_of_a_worker_as_an_ordinary_training(tmp_path: Path) -> 
     assert '"seeds":[1]' in message["cell"]
     assert message["params"] == [{}]
     assert len(message["data"]) > 8
+
+
+def test_the_same_evaluation_of_another_table_is_not_trained_again(tmp_path: Path) -> None:
+    for pack in packs(run(table_of(), tmp_path)):
+        pack.end([answer()])
+    (tmp_path / f"{NAME}.json").rename(tmp_path / "test-table2.json")
+    moved = (tmp_path / "test-table2.json").read_text(encoding="utf-8").replace(NAME, "test-table2")
+    (tmp_path / "test-table2.json").write_text(moved, encoding="utf-8")
+    assert packs(run(table_of(FILE.replace("norm: norm}", "ratio: utility / norm}")), tmp_path)) == []
+    changed = table_of(FILE.replace("place: table 1", "place: table 1\n    settings: [training.epochs=7]"))
+    assert len(packs(run(changed, tmp_path))) == 3
 
 
 def test_a_failure_of_the_machine_is_not_kept_and_a_divergence_is(tmp_path: Path) -> None:

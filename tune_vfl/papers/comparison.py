@@ -100,15 +100,16 @@ def compared(table: Table, results: TableResults, refused: Mapping[str, str] | N
                 continue
             cell = Cell(evaluation, heading, published, says=evaluation.data.cannot or "nothing here measures it")
             if heading in measured:
-                cell = _judged(cell, kept, table.repeats, (refused or {}).get(evaluation.label, ""))
+                not_run = (refused or {}).get(evaluation.label, "")
+                cell = _judged(cell, measured[heading], kept, table.repeats, not_run=not_run)
             cells.append(cell)
     return cells
 
 
-def _judged(cell: Cell, kept: Kept, repeats: int | None, not_run: str) -> Cell:
+def _judged(cell: Cell, formula: str, kept: Kept, repeats: int | None, *, not_run: str) -> Cell:
     """Return a cell with our number and the verdict, or with the reason why there is none."""
     evaluation, heading = cell.evaluation, cell.heading
-    ours, source = _ours(kept, heading)
+    ours, source = _ours(kept, heading, formula)
     if ours is None:
         failed = Counter(s.outcome for s in kept.seeds.values() if s.outcome != "ok")
         price = "; ".join(part for part in (price_text(evaluation), not_run) if part)
@@ -128,8 +129,8 @@ def _judged(cell: Cell, kept: Kept, repeats: int | None, not_run: str) -> Cell:
     )
 
 
-def _ours(kept: Kept, heading: str) -> tuple[Number | None, Source]:
-    measured = kept.number(heading)
+def _ours(kept: Kept, heading: str, formula: str) -> tuple[Number | None, Source]:
+    measured = kept.number(formula)
     if measured is None and kept.recorded is not None:
         return kept.recorded.columns.get(heading), "recorded"
     return measured, "measured"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tune_vfl.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tune_vfl.outcome import Outcome
 
@@ -53,6 +53,18 @@ def measure(formula: str, scores: Mapping[str, float]) -> float:
         return scores[name]
 
     return _value(_parsed(formula), look_up)
+
+
+def kept_of(scores: Mapping[str, float], formulas: Iterable[str]) -> dict[str, float]:
+    """Return the scores that are kept: the model's own, each attack's success, and what formulas read.
+
+    Raises:
+        SpecError: for a score that a formula reads and the evaluation does not have.
+    """
+    for formula in formulas:
+        measure(formula, scores)
+    read = {name for formula in formulas for name in names_in(formula)}
+    return {name: round(value, 5) for name, value in scores.items() if name in read or "." not in name}
 
 
 def scores_of(outcome: Outcome) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,12 +9,15 @@ from tune_vfl.errors import DataError, SpecError
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.machine.version import VERSION
 from tune_vfl.papers.comparison import price_of
-from tune_vfl.papers.measured import measure, scores_of
+from tune_vfl.papers.measured import kept_of, scores_of
 from tune_vfl.papers.results import Kept, SeedResult, TableResults
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tune_vfl.evaluation.task import Task
     from tune_vfl.outcome import Outcome
     from tune_vfl.papers.tables import Evaluation, Table
     from tune_vfl.spec.cell import Cell
@@ -27,14 +29,14 @@ class Owed:
 
     Attributes:
         evaluation: as its table has it.
-        formulas: what is measured, by column.
+        formulas: what is measured.
         cell: resolved, without seeds.
         kept: what there is of it; of another recipe, measure or data nothing.
         seeds: those that lack a column.
     """
 
     evaluation: Evaluation
-    formulas: dict[str, str]
+    formulas: tuple[str, ...]
     cell: Cell
     kept: Kept
     seeds: tuple[int, ...]
@@ -53,9 +55,7 @@ class Owed:
         seconds = round(sum(outcome.seconds.values()), 2)
         if outcome.outcome != "ok":
             return SeedResult(outcome=outcome.outcome, reason=outcome.reason, seconds=seconds)
-        scores = scores_of(outcome)
-        values = {heading: round(measure(formula, scores), 5) for heading, formula in self.formulas.items()}
-        return SeedResult(values=values, seconds=seconds)
+        return SeedResult(scores=kept_of(scores_of(outcome), self.formulas), seconds=seconds)
 
 
 @dataclass
@@ -71,7 +71,13 @@ class Plan:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def plan(table: Table, results: TableResults, seeds: Sequence[int], dataset: str | None = None) -> Plan:
+def plan(
+    table: Table,
+    results: TableResults,
+    seeds: Sequence[int],
+    dataset: str | None = None,
+    elsewhere: Callable[[Evaluation, str], Kept | None] = lambda evaluation, data: None,
+) -> Plan:
     """Resolve a table's evaluations.
 
     Args:
@@ -79,10 +85,11 @@ def plan(table: Table, results: TableResults, seeds: Sequence[int], dataset: str
         results: what is kept of it.
         seeds: the seeds that are wanted of each evaluation.
         dataset: only those on this data set.
+        elsewhere: returns what another table keeps of the same evaluation on the same rows.
     """
     found = Plan()
     for evaluation in table.evaluations:
-        formulas = table.formulas(evaluation)
+        formulas = tuple(table.formulas(evaluation).values())
         if not formulas or (dataset is not None and evaluation.dataset != dataset):
             continue
         try:
@@ -93,20 +100,24 @@ def plan(table: Table, results: TableResults, seeds: Sequence[int], dataset: str
         except SpecError as error:
             found.refused[evaluation.label] = "; ".join(error.problems)
             continue
-        data = task.dataset.fingerprint
-        kept = results.evaluations.get(evaluation.label, Kept())
-        if kept.stale(evaluation) or kept.data != data:
-            kept = Kept(recorded=kept.recorded)
-        rows = len(task.dataset.y)
-        command = f"tune-vfl reproduce {results.table} --dataset {evaluation.dataset}"
-        how = {"raw": evaluation.raw, "command": command, "measure": MEASURE, "version": VERSION}
-        kept = kept.model_copy(update={**how, "data": data, "rows": rows})
-        lacking = tuple(s for s in seeds if s not in kept.seeds or not _whole(kept.seeds[s], formulas))
-        cell = task.cell.model_copy(update={"seeds": ()})
-        found.owed.append(Owed(evaluation, formulas, cell, kept, lacking))
+        kept = _known(evaluation, task, results, elsewhere)
+        lacking = tuple(s for s in seeds if s not in kept.seeds or not kept.seeds[s].has(formulas))
+        found.owed.append(Owed(evaluation, formulas, task.cell.model_copy(update={"seeds": ()}), kept, lacking))
     found.owed.sort(key=lambda one: one.seconds * max(1, len(one.seeds)))
     return found
 
 
-def _whole(result: SeedResult, formulas: dict[str, str]) -> bool:
-    return result.outcome != "ok" or set(formulas) <= set(result.values)
+def _known(
+    evaluation: Evaluation, task: Task, results: TableResults, elsewhere: Callable[[Evaluation, str], Kept | None]
+) -> Kept:
+    """Return what there is of an evaluation today: of this recipe, measure and these rows, in any table."""
+    data = task.dataset.fingerprint
+    kept = results.evaluations.get(evaluation.label, Kept())
+    if kept.stale(evaluation) or kept.data != data:
+        kept = Kept(recorded=kept.recorded)
+    other = elsewhere(evaluation, data)
+    seeds = {**(other.seeds if other else {}), **kept.seeds}
+    command = f"tune-vfl reproduce {results.table} --dataset {evaluation.dataset}"
+    how = {"raw": evaluation.raw, "command": command, "measure": MEASURE, "version": VERSION}
+    date = kept.date or (other.date if other else "")
+    return kept.model_copy(update={**how, "data": data, "rows": len(task.dataset.y), "seeds": seeds, "date": date})

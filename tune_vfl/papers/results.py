@@ -12,12 +12,13 @@ from tune_vfl.errors import TuneVflError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import home
 from tune_vfl.outcome import OutcomeName
+from tune_vfl.papers.measured import measure, names_in
 from tune_vfl.papers.reading import papers_folder
 from tune_vfl.spec import Strict, explain
 from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from tune_vfl.papers.tables import Evaluation
@@ -40,12 +41,16 @@ class Number(Strict):
 
 
 class SeedResult(Strict):
-    """One seed of an evaluation: a value a column, and the CPU seconds it took; without values where it failed."""
+    """One seed of an evaluation: its scores by name, and the seconds it took; without scores where it failed."""
 
     outcome: OutcomeName = "ok"
     reason: str = ""
-    values: dict[str, float] = Field(default_factory=dict)
+    scores: dict[str, float] = Field(default_factory=dict)
     seconds: float = 0.0
+
+    def has(self, formulas: Iterable[str]) -> bool:
+        """Whether every formula can be computed of it; of a failed one nothing is left to compute."""
+        return self.outcome != "ok" or all(name in self.scores for f in formulas for name in names_in(f))
 
 
 class Recorded(Strict):
@@ -90,9 +95,9 @@ class Kept(Strict):
         """Whether its seeds were measured by another recipe or measure than today's."""
         return bool(self.seeds) and (self.raw != evaluation.raw or self.measure != MEASURE)
 
-    def number(self, heading: str) -> Number | None:
-        """Return a column's number over the seeds that have one; None without any."""
-        values = [s.values[heading] for s in self.seeds.values() if heading in s.values]
+    def number(self, formula: str) -> Number | None:
+        """Return a formula's number over the seeds that have one; None without any."""
+        values = [measure(formula, s.scores) for s in self.seeds.values() if s.scores and s.has([formula])]
         return Number.of(values) if values else None
 
 
@@ -126,6 +131,21 @@ def read_results(folder: Path, table: str) -> TableResults:
     except ValidationError as error:
         problems = "; ".join(explain(error, TableResults)[:3])
         raise TuneVflError(f"{path}: expected results as `reproduce` keeps them: {problems}; remove it") from error
+
+
+def of_any_table(folder: Path) -> Callable[[Evaluation, str], Kept | None]:
+    """Read all results of a folder.
+
+    Returns:
+        what any table keeps of an evaluation on rows of some fingerprint; None without any.
+    """
+    tables = [read_results(folder, path.stem) for path in sorted(folder.glob("*.json"))]
+    held = [kept for results in tables for kept in results.evaluations.values() if kept.seeds]
+
+    def find(evaluation: Evaluation, data: str) -> Kept | None:
+        return next((kept for kept in held if kept.data == data and not kept.stale(evaluation)), None)
+
+    return find
 
 
 def write_results(folder: Path, results: TableResults) -> None:

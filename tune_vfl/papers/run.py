@@ -16,7 +16,7 @@ from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
 from tune_vfl.papers.owed import Plan, plan
 from tune_vfl.papers.reading import find_table
-from tune_vfl.papers.results import TableResults, read_results, write_results
+from tune_vfl.papers.results import Kept, TableResults, of_any_table, read_results, write_results
 from tune_vfl.papers.trainings import Trainings
 from tune_vfl.spec import Resources
 
@@ -76,7 +76,10 @@ def reproduce(
     if dataset is not None and dataset not in (known := [e.dataset for e in table.evaluations]):
         raise UnknownNameError(f"data set of table {name}", dataset, dict.fromkeys(known))
     results = read_results(folder, name)
-    found = plan(table, results, range(seeds), dataset)
+    found = plan(table, results, range(seeds), dataset, of_any_table(folder))
+    if borrowed := _borrowed(found, results):
+        results = results.with_kept(borrowed)
+        write_results(folder, results)
     if minutes == 0 or not any(one.seeds for one in found.owed):
         return Reproduced(results, found.refused)
 
@@ -85,6 +88,13 @@ def reproduce(
         return Trainings(results, found.owed, write=keep, workers=workers, seconds=seconds, say=say)
 
     return _run(name, found, trainings, Resources(gpu=gpu), work or _real())
+
+
+def _borrowed(found: Plan, results: TableResults) -> dict[str, Kept]:
+    """Return the evaluations of which another table has seeds that this one lacks."""
+    there = {label: set(kept.seeds) for label, kept in results.evaluations.items()}
+    kept = {one.evaluation.label: one.kept for one in found.owed}
+    return {label: one for label, one in kept.items() if set(one.seeds) - there.get(label, set())}
 
 
 def _run(
