@@ -20,8 +20,10 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
 from tune_vfl.errors import DataError, OtherDataError, TuneVflError
@@ -37,9 +39,14 @@ Settings = Sequence[Mapping[str, Any]]
 class PackTrainable(tune.Trainable):  # type: ignore[misc]
     """Evaluates packs one after another in one worker process (``reuse_actors``)."""
 
-    def setup(self, config: dict[str, Any]) -> None:
-        """Take the first pack. Everything that can fail waits for :meth:`step`, where it becomes an outcome."""
-        self._pack = config
+    def setup(self, config: dict[str, Any], sent: Mapping[str, Any] | None = None) -> None:
+        """Take the first pack. Everything that can fail waits for :meth:`step`, where it becomes an outcome.
+
+        Args:
+            config: see above.
+            sent: Ray's references to the contents of a user's own data files, by path, where the driver sends them.
+        """
+        self._pack, self._sent = config, sent or {}
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next pack."""
@@ -74,6 +81,7 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
             return
         cell = Cell.model_validate_json(self._pack["cell"])
         try:
+            self._receive(cell)
             found = self.data_of(cell)
         except DataError as error:
             raise DataError(f"on machine {platform.node()}: {error}") from error
@@ -84,6 +92,25 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
                 f"fingerprint {found}, the study's rows have {data}. No outcome of other rows is kept. Put the study's "
                 "data back on that machine and start the same command again, or search the new data under another name"
             )
+
+    def _receive(self, cell: Cell) -> None:
+        """Load a data set whose files this machine lacks from what the driver has sent."""
+        if all(Path(path).exists() for path in absolute_paths(cell.dataset.options)):
+            return
+        from tune_vfl.data.loading import receive  # imports torch
+
+        receive(cell.dataset, self._content)
+
+    def _content(self, path: str) -> bytes:
+        if path in self._sent:
+            content: bytes = ray.get(self._sent[path])
+            return content
+        from tune_vfl.data.own_files import SHIPPED_BYTES
+
+        raise DataError(
+            f"{path}: no such file. Files of up to {SHIPPED_BYTES >> 20} MiB together are sent to machines that lack "
+            "them; larger ones, and folders, belong under this path on every machine (docs/cluster.md)"
+        )
 
     def _answers(self) -> list[Any]:
         measured = {"references": self._references, "floors": self._floors, "attacker": self._attacker}

@@ -70,6 +70,7 @@ def test_status_and_frontier_tell_the_same_as_search(searched, run):
 def test_studies_lists_it(run):
     (listed,) = json.loads(run("studies", "--json")[1])["studies"]
     assert (listed["study"], listed["dataset"], listed["defense"]) == ("tiny", "breast_cancer", "laplace")
+    assert (listed["state"], listed["owed"]) == ("finished", 0)
 
 
 def test_tables_name_every_point_and_the_baseline(searched, run):

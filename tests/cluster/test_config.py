@@ -67,6 +67,7 @@ def test_every_ray_starts_with_a_token(each, role):
     assert "RAY_AUTH_MODE=token" in before
     assert 'RAY_AUTH_TOKEN_PATH="$HOME/.ray/auth_token"' in before
     assert [to for to in each["file_mounts"] if to.endswith("/.ray/auth_token")]
+    assert "WORKING_DIR_CACHE_SIZE_GB=0" in before, "data that a job brought go with it"
 
 
 def test_dashboard_on_loopback(each):

@@ -123,8 +123,14 @@ def test_the_dashboard_says_who_has_room_and_who_waits(head):
     assert packs_by_job(url, "wrong") == {}
 
 
-def test_submit_wait_and_read_the_front_back(head, spec, tmp_path, monkeypatch, capsys):
+def test_submit_wait_and_read_the_front_back(head, tmp_path, monkeypatch, capsys):
     url, _, token = head
+    rows = [f"{k % 13},{k % 11},{int(k % 5 > 1)}" for k in range(300)]
+    (tmp_path / "loans.csv").write_text("\n".join(["a,b,y", *rows, ""]))
+    monkeypatch.chdir(tmp_path)
+    dataset = {"name": "csv", "path": "loans.csv", "label": "y", "parties": {"passive": ["a"], "active": ["b"]}}
+    spec = str(tmp_path / "spec.yaml")
+    Path(spec).write_text(yaml.safe_dump({**SPEC, "dataset": dataset}), encoding="utf-8")
     # Ray's client prefers these to the address that it is given; ours must win.
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:9")
     assert main(["submit", spec, "--address", url]) == 4
@@ -145,6 +151,9 @@ def test_submit_wait_and_read_the_front_back(head, spec, tmp_path, monkeypatch, 
     assert study["trials"]["ok"] == 3
     assert study["front"]
     assert token not in out + err
+    (copy,) = (there / "data" / "tiny-job").glob("*/loans.csv")
+    assert (copy.read_bytes(), copy.stat().st_mode & 0o777) == ((tmp_path / "loans.csv").read_bytes(), 0o600)
+    (tmp_path / "loans.csv").unlink()
     # What was read back is what the ledger on the cluster holds.
     monkeypatch.setenv("TUNE_VFL_HOME", str(there))
     assert main(["frontier", "tiny-job", "--json"]) == 0
@@ -163,7 +172,7 @@ def test_submit_wait_and_read_the_front_back(head, spec, tmp_path, monkeypatch, 
 
 
 def _resume_and_pull(url, there, tmp_path, monkeypatch, capsys):
-    """The job's study goes on there with more trials, and is read here, like one that was made here."""
+    """The job's study goes on there with more trials and its own copy of the data, and is read here like any other."""
     (old,) = _jobs(url, capsys)
     assert main(["jobs", "resume", old["id"], "--trials", "4", "--cluster", url, "--wait", "--json"]) == 0
     more = json.loads(capsys.readouterr().out)
@@ -172,7 +181,10 @@ def _resume_and_pull(url, there, tmp_path, monkeypatch, capsys):
     assert main(["pull", "tiny-job", "--cluster", url, "--home", str(there), "--json"]) == 0
     pulled = json.loads(capsys.readouterr().out)
     assert (pulled["did"], pulled["trials"]["ok"]) == ("new", 4)
-    assert [job["does"] for job in _jobs(url, capsys)] == ["study pack", "resume", "search"]
+    assert main(["jobs", "studies", "--cluster", url, "--home", str(there), "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)["studies"]
+    assert (listed["study"], listed["state"], listed["owed"]) == ("tiny-job", "finished", 0)
+    assert [job["does"] for job in _jobs(url, capsys)] == ["studies", "study pack", "resume", "search"]
     assert main(["frontier", "tiny-job", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == more["front"]
 

@@ -17,7 +17,9 @@ from tune_vfl.cli.jobs import _show_end, _usable
 from tune_vfl.cluster import studies
 from tune_vfl.cluster.jobs import SCHEMAS, Job, Where, answers_in, is_answer
 from tune_vfl.cluster.profiles import find_profile, profiles_file
+from tune_vfl.cluster.shipping import stays_here
 from tune_vfl.data import load
+from tune_vfl.data.own_files import SHIPPED_BYTES
 from tune_vfl.errors import ParcelError, SpecError, StudyError, UnknownNameError, UsageError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.packed_file import to_bytes, to_text
@@ -81,7 +83,7 @@ def test_a_stopped_study_goes_on():
 
 @pytest.mark.parametrize("by", ["time", "group"])
 @pytest.mark.parametrize("separator", ["|", "\t", "\x01", "~"])
-def test_how_a_table_is_read_travels_to_the_cluster(tmp_path, by, separator):
+def test_how_a_table_is_read_travels_to_the_cluster_with_the_table(tmp_path, monkeypatch, by, separator):
     rows = [("größe", "on", "when", "y"), *((f"{k % 9},5", "Ja", str(2000 + k // 20), str(k % 3)) for k in range(400))]
     (tmp_path / "t.csv").write_bytes("".join(separator.join(row) + "\n" for row in rows).encode("cp1252"))
     dataset = {
@@ -91,14 +93,53 @@ def test_how_a_table_is_read_travels_to_the_cluster(tmp_path, by, separator):
     }  # fmt: skip
     there = Cluster()
     studies.submit(there, {**RAW, "study": "2024", "dataset": dataset}, Where())
-    (tmp_path / "spec.yaml").write_text(there.asked[-1][2]["spec.yaml"], encoding="utf-8")
-    arrived = read_yaml(tmp_path / "spec.yaml")
-    assert arrived == {**RAW, "study": "2024", "dataset": dataset}
+    command, _, files = there.asked[-1]
+    assert command[-1] == "--copy-data"
+    (tmp_path / "spec.yaml").write_text(files.pop("spec.yaml"), encoding="utf-8")
+    arrived, ((place, file),) = read_yaml(tmp_path / "spec.yaml"), files.items()
+    assert arrived == {**RAW, "study": "2024", "dataset": {**dataset, "path": place}}
+    fingerprint = load(Named.model_validate(dataset)).fingerprint
+    (tmp_path / place).parent.mkdir(parents=True)
+    file.rename(tmp_path / place)
+    monkeypatch.chdir(tmp_path)
     data = load(Named.model_validate(arrived["dataset"]))
-    assert data.fingerprint == load(Named.model_validate(dataset)).fingerprint
+    assert data.fingerprint == fingerprint
     assert (len(data.y), data.passive[0].party, data.active.names) == (200, "no", ("on=ja",))
     assert data.passive[0].x.max() == 8.5
     assert any(("latest" if by == "time" else "groups of 'when'") in note for note in data.notes)
+
+
+def test_a_changed_table_is_another_spec_and_one_that_is_not_here_stays_as_it_is_written(tmp_path):
+    table = tmp_path / "t.csv"
+    raw = {**RAW, "dataset": [{"name": "csv", "path": str(table), "label": "y"}, "wine"]}
+    there = Cluster()
+    studies.submit(there, raw, Where())
+    assert there.asked[-1][0] == ["search", "spec.yaml", "--json"]
+    assert yaml.safe_load(there.asked[-1][2]["spec.yaml"]) == raw
+    there.jobs.clear()
+    table.write_text("a,y\n1,0\n")
+    studies.submit(there, raw, Where())
+    assert len(there.asked[-1][2]) == 2
+    assert studies.submit(there, raw, Where()).joined
+    table.write_text("a,y\n1,1\n")
+    with pytest.raises(StudyError, match="with another spec"):
+        studies.submit(there, raw, Where())
+
+
+def test_what_is_too_large_does_not_travel_and_is_said(tmp_path):
+    table = tmp_path / "t.csv"
+    raw = {**RAW, "dataset": {"name": "csv", "path": str(table), "label": "y"}}
+    with table.open("wb") as file:
+        file.truncate(SHIPPED_BYTES)
+    assert stays_here(raw) == ""
+    with table.open("ab") as file:
+        file.write(b"\n")
+    assert f"{table} (64.0 MiB)" in stays_here(raw)
+    there = Cluster()
+    studies.submit(there, raw, Where())
+    command, _, files = there.asked[-1]
+    assert (command, list(files)) == (["search", "spec.yaml", "--json"], ["spec.yaml"])
+    assert yaml.safe_load(files["spec.yaml"]) == raw
 
 
 def test_where_studies_are_kept_is_quoted_for_the_shell():
@@ -190,6 +231,28 @@ def test_a_description_that_is_wrong_says_so(described, text, words):
 
 
 CAMPAIGN = {"study": "c", "dataset": "wine", "defense": ["laplace", "iso"], "budget": {"trials": 8}}
+
+
+def test_the_studies_that_are_kept_there_are_listed_when_ray_has_forgotten_its_jobs(home, run):
+    ledger = open_ledger("kept")
+    code, out, _ = run("studies", "--json")
+    ledger.close()
+    assert code == 0
+    there = Cluster(log=f"noise\n{out}")
+    (study,) = studies.listed(there, Where("/h"))
+    assert there.asked == [(["studies", "--json"], Where("/h"), None)]
+    assert (study["study"], study["state"], study["owed"]) == ("kept", "stopped", 40)
+    with pytest.raises(StudyError, match="cannot be listed: no room"):
+        studies.listed(Cluster(log="tune-vfl: no room\n"), Where())
+
+
+def test_a_study_of_a_head_that_is_gone_is_taken_over():
+    there = Cluster()
+    studies.submit(there, RAW, Where(), take_over=True)
+    assert there.asked[-1][0] == ["search", "spec.yaml", "--json", "--take-over"]
+    there.jobs.clear()
+    studies.resume(there, "s", Where(), take_over=True)
+    assert there.asked[-1][0] == ["resume", "s", "--json", "--take-over"]
 
 
 def test_a_campaign_is_one_job_under_its_name():

@@ -1,15 +1,18 @@
 """A worker refuses a pack of other data or of another version, and the driver raises what it sent."""
 
+import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 from tests.helpers.side_measurements import Asking
 from trainables.base import PackTrainable
 from trainables.cell import CellTrainable
 from trainables.simulated import SimulatedTrainable
-from tune_vfl.data import load
+from tune_vfl.data import load, loading
 from tune_vfl.driver.planning import planned
 from tune_vfl.driver.search_packs import SearchPacks
 from tune_vfl.errors import DataError, OtherDataError
@@ -32,9 +35,9 @@ def written(path: Path, sign: int = 1) -> Path:
     return path
 
 
-def step(trainable: type[PackTrainable], pack: dict[str, Any]) -> list[Any]:
+def step(trainable: type[PackTrainable], pack: dict[str, Any], sent: dict[str, Any] | None = None) -> list[Any]:
     worker = object.__new__(trainable)
-    worker._pack = {"seconds": None, "options": {}, "version": VERSION, **pack}
+    worker.setup({"seconds": None, "options": {}, "version": VERSION, **pack}, sent)
     return list(worker.step()["outcomes"])
 
 
@@ -77,6 +80,29 @@ def test_a_file_that_is_replaced_during_a_training_gives_no_outcome(
     monkeypatch.setattr(CellTrainable, "evaluate", replaced)
     (refused,) = step(CellTrainable, trials(cell, data))
     assert isinstance(refused, OtherDataError)
+
+
+def test_a_file_that_a_machine_lacks_is_taken_from_the_driver_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank = written(tmp_path / "bank.csv")
+    cell, content = cell_on(bank), bank.read_bytes()
+    data = load(cell.dataset).fingerprint
+    here = [answer["leakage"] for answer in step(CellTrainable, trials(cell, data))]
+    bank.unlink()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(loading, "_received", {})
+    monkeypatch.setattr(ray, "get", lambda reference: reference)
+    (missing,) = step(CellTrainable, trials(cell, data))
+    assert isinstance(missing, DataError)
+    assert re.search(rf"on machine .*{bank}: no such file.*64 MiB.*every machine", str(missing))
+    (refused,) = step(CellTrainable, trials(cell, data), {str(bank): content.replace(b",1\n", b",0\n", 3)})
+    assert isinstance(refused, OtherDataError)
+    monkeypatch.setattr(loading, "_received", {})
+    assert [a["leakage"] for a in step(CellTrainable, trials(cell, data), {str(bank): content})] == here
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert not bank.exists()
 
 
 def test_another_version_of_the_program_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_vfl.cli.options import Json, Name, Settings, Storage, checked
+from tune_vfl.cli.options import Json, Name, Settings, Storage, TakeOver, checked
 from tune_vfl.cli.output import emit, emit_json, emit_table, note, say
 from tune_vfl.cli.study import MAX_MIB, MaxMib, NewName, put_here
 
@@ -56,9 +56,10 @@ def submit(
     trials: Trials = None,
     home: Home = None,
     wait: Wait = False,
+    take_over: TakeOver = False,
     json: Json = False,
 ) -> None:
-    """Run a spec on a Ray cluster. Only the spec travels: its data must be there already.
+    """Run a spec on a Ray cluster. The spec travels, and so do its own data files, up to 64 MiB together.
 
     A campaign is one job. What runs there is joined, what was stopped goes on, more trials or another defense extend
     it; of what is finished the front is printed, and that it was finished.
@@ -68,10 +69,13 @@ def submit(
     Example: `tune-vfl submit study.yaml --cluster http://127.0.0.1:8265 --wait`
     """
     from tune_vfl.cluster import studies
+    from tune_vfl.cluster.shipping import stays_here
 
     raw = checked(_read(spec), _with_trials(settings, trials), _usable)
     jobs, where = _open(cluster, home)
-    _attend(jobs, studies.submit(jobs, raw, where), cluster, wait=wait, json=json)
+    if left := stays_here(raw):
+        say(f"warning: {left}")
+    _attend(jobs, studies.submit(jobs, raw, where, take_over=take_over), cluster, wait=wait, json=json)
 
 
 def pull(
@@ -206,8 +210,30 @@ def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
         ]
         for job in found
     ]
+    say("Ray forgets jobs when its head starts anew; `tune-vfl jobs studies` lists what is kept there")
     columns = ("job", "status", "does", "name", "packs", "waiting", "started (UTC)", "ended (UTC)", "message")
     emit_table(columns, rows)
+
+
+@app.command("studies")
+def studies_there(cluster: Cluster = None, home: Home = None, json: Json = False) -> None:
+    """List the studies that a cluster keeps, also those of before its head was started anew.
+
+    Each is running, stopped or finished; `tune-vfl jobs resume NAME` goes on with one that is stopped.
+
+    Example: `tune-vfl jobs studies --cluster http://127.0.0.1:8265`
+    """
+    from tune_vfl.cli.studies import SCHEMA as STUDIES
+    from tune_vfl.cli.studies import emit_studies
+    from tune_vfl.cluster import studies
+
+    found = studies.listed(*_open(cluster, home))
+    if json:
+        emit_json({"schema": STUDIES, "studies": found})
+    elif found:
+        emit_studies(found)
+    else:
+        say("no studies are kept there")
 
 
 @app.command("logs")
@@ -247,6 +273,7 @@ def resume(
     trials: Trials = None,
     home: Home = None,
     wait: Wait = False,
+    take_over: TakeOver = False,
     json: Json = False,
 ) -> None:
     """Finish a stopped study or campaign on the cluster, in a new job; `--trials N` is a new budget in all.
@@ -256,7 +283,7 @@ def resume(
     from tune_vfl.cluster import studies
 
     jobs, where = _open(cluster, home)
-    _attend(jobs, studies.resume(jobs, study, where, trials), cluster, wait=wait, json=json)
+    _attend(jobs, studies.resume(jobs, study, where, trials, take_over=take_over), cluster, wait=wait, json=json)
 
 
 def _when(seconds: float | None) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_vfl.cli.options import Json, Name, Settings, Storage, TakeOver
+from tune_vfl.cli.options import Json, Name, Settings, Storage, TakeOver, checked
 from tune_vfl.cli.output import emit_json, note, say
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tune_vfl.ledger.reading import StoredStudy
     from tune_vfl.records.campaigns import PlannedCampaign
 
@@ -34,6 +37,14 @@ def search(
     settings: Settings = None,
     storage: Storage = None,
     take_over: TakeOver = False,
+    copy_data: Annotated[
+        bool,
+        typer.Option(
+            "--copy-data",
+            help="Copy the spec's own data files into the home first, where resume, confirm and report find them even "
+            "when the originals are gone.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run a spec. A study that exists with the same spec is continued. Ctrl-C stops it cleanly.
@@ -52,10 +63,28 @@ def search(
     raw = read_yaml(spec, note)
     named = [f"study={_quoted(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
-    plan = plan_of(raw, spec, [*(settings or ()), *named, *wanted])
-    for line in left_out(plan.skipped):
-        say(f"left out {line}")
-    raise typer.Exit(run_plan(plan, storage=storage, take_over=take_over, json=json))
+    settings = [*(settings or ()), *named, *wanted]
+    with _data_in_place(raw, settings, storage, copy=copy_data) as (raw, settings):
+        plan = plan_of(raw, spec, settings)
+        for line in left_out(plan.skipped):
+            say(f"left out {line}")
+        code = run_plan(plan, storage=storage, take_over=take_over, json=json)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _data_in_place(
+    raw: dict[str, Any], settings: list[str], storage: str | None, *, copy: bool
+) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Yield a spec and its settings as they are, or the spec that names copies of its data files."""
+    if not copy:
+        yield raw, settings
+        return
+    from tune_vfl.service.data_copies import copied
+
+    spec = checked(raw, settings, dict)
+    with copied(spec, storage or spec.get("storage")) as spec:
+        yield spec, []
 
 
 def _quoted(name: str) -> str:

@@ -28,15 +28,18 @@ def add_to(app: typer.Typer) -> None:
 
 
 def studies(storage: Storage = None, json: Json = False) -> None:
-    """List the studies in the ledger, with the campaigns that they are parts of. Exits 1 when one is damaged.
+    """List the studies in the ledger: campaign, trials, and whether it is running, stopped or finished.
+
+    Exits 1 when one is damaged.
 
     Example: `tune-vfl studies --json`
     """
     from tune_vfl.analysis.study_summary import study_summary
-    from tune_vfl.service.studies import all_records
+    from tune_vfl.service.studies import all_records, held_names, state_of
 
     rows = []
     records, damaged = all_records(storage)
+    held = held_names(storage)
     for record, campaign in records:
         summary = study_summary(record)
         rows.append(
@@ -45,6 +48,8 @@ def studies(storage: Storage = None, json: Json = False) -> None:
                 "campaign": campaign,
                 "dataset": record.cell.dataset.name,
                 "defense": record.cell.defense,
+                "state": state_of(record, running=(campaign or record.name) in held),
+                "owed": record.running + record.waiting,
                 "trials": summary["trials"],
                 "front": len(summary["front"]),
                 "hypervolume": summary["hypervolume"],
@@ -53,12 +58,17 @@ def studies(storage: Storage = None, json: Json = False) -> None:
     if json:
         emit_json({"schema": SCHEMA, "studies": rows})
     elif rows:
-        emit_table(list(rows[0]), [[_counts(v) if k == "trials" else v for k, v in row.items()] for row in rows])
+        emit_studies(rows)
     elif not damaged:
         say("no studies yet: `tune-vfl quickstart` makes one")
     if damaged:
         complain(damaged)
         raise typer.Exit(1)
+
+
+def emit_studies(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of studies, one of the list that ``studies --json`` prints in a row."""
+    emit_table(list(rows[0]), [[_counts(v) if k == "trials" else v for k, v in row.items()] for row in rows])
 
 
 def status(

@@ -162,7 +162,7 @@ def rm(
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Remove studies and campaigns for good: from the ledger, their runs in MLflow, their reports.
+    """Remove studies and campaigns for good: from the ledger, their runs in MLflow, reports, copies of their data.
 
     It asks first. What somebody runs is refused. A part of a campaign, by its own name, is taken out of the campaign,
     which goes on without it. A tracking server keeps what is deleted until `mlflow gc` there. Packed files and exported
@@ -202,6 +202,7 @@ def _told(removed: Removed) -> dict[str, Any]:
         "trials": gone.trials,
         "runs": removed.runs,
         "reports": [str(report) for report in removed.reports],
+        "data": [str(copy) for copy in removed.data],
         "left": removed.left,
     }
 
@@ -209,6 +210,7 @@ def _told(removed: Removed) -> dict[str, Any]:
 def _show(removed: Removed) -> None:
     gone = [f"{removed.runs} runs in MLflow"] if removed.runs else []
     gone += [f"report {report}" for report in removed.reports]
+    gone += [f"data {copy}" for copy in removed.data]
     emit(f"removed {removed.of}" + (f"; {', '.join(gone)}" if gone else ""))
     for sentence in removed.left:
         say(f"not removed: {sentence}")

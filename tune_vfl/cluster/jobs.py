@@ -102,7 +102,7 @@ class Jobs:
         study: str,
         where: Where,
         *,
-        files: Mapping[str, str] | None = None,
+        files: Mapping[str, str | Path] | None = None,
         spec: str = "",
     ) -> str:
         """Run ``tune-vfl`` there.
@@ -112,7 +112,7 @@ class Jobs:
             arguments: the verb's.
             study: what it is about.
             where: studies are kept there.
-            files: texts that it finds under these names; nobody but its user can read them.
+            files: texts, and files from here, that it finds under these names; nobody but its user can read them.
             spec: what tells its spec from others.
 
         Returns:
@@ -121,10 +121,11 @@ class Jobs:
         seat = does in DRIVERS and offers_seats(self.address, self._token)
         told = {"study": study, "does": does, "home": where.home or "", "spec": spec, "seat": "1" if seat else ""}
         with tempfile.TemporaryDirectory(prefix="tune-vfl-job-") as folder:
-            for name, text in (files or {}).items():
+            for name, content in (files or {}).items():
                 path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch(mode=0o600)  # Ray carries the mode along
-                path.write_text(text, encoding="utf-8")
+                path.write_bytes(content.read_bytes() if isinstance(content, Path) else content.encode())
             with _as_tune_vfl_errors(self.address):
                 return str(
                     self._client.submit_job(

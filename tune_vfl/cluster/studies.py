@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from tune_vfl.cluster.jobs import ENDED, Job, Jobs, Where
+from tune_vfl.cluster.shipping import with_data
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.machine.passwords import has_password
 from tune_vfl.records.packed_file import MOST_BYTES, from_bytes, from_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tune_vfl.records.packed import Packed
 
-_PACK = "study pack"
+_PACK, _LIST = "study pack", "studies"
+_STUDIES_SCHEMA = "tune-vfl/studies/1"
 
 
 class Started(NamedTuple):
@@ -32,21 +36,25 @@ class Started(NamedTuple):
     joined: bool
 
 
-def submit(jobs: Jobs, raw: Mapping[str, Any], where: Where) -> Started:
+def submit(jobs: Jobs, raw: Mapping[str, Any], where: Where, *, take_over: bool = False) -> Started:
     """Run a spec, or join the job that runs it. What was stopped goes on; more trials, or another defense, extend it.
 
-    A campaign is one job, under its own name.
+    A campaign is one job, under its own name. The user's own data files that exist here travel with the spec, up to
+    :data:`tune_vfl.data.own_files.SHIPPED_BYTES` together; the job copies them into its home.
 
     Args:
         jobs: of the cluster.
-        raw: the spec, settings applied; the cluster gets this one file and nothing else.
+        raw: the spec, settings applied.
         where: it is kept there.
+        take_over: take the study from a process that is no job of this Ray, such as one of a head that is gone.
 
     Raises:
         SpecError: for a password in the spec.
+        DataError: for a data file that cannot be read.
         StudyError: when the study runs with another spec.
     """
     refuse_passwords(raw)
+    raw, data = with_data(raw)
     name, digest = str(raw.get("study", "")), digest_of(raw)
     running = _running(jobs, name, where)
     if running is not None:
@@ -57,12 +65,13 @@ def submit(jobs: Jobs, raw: Mapping[str, Any], where: Where) -> Started:
             )
         return Started(running.id, joined=True)
     spec = yaml.safe_dump(dict(raw), sort_keys=False)
-    files = {"spec.yaml": spec}
-    job = jobs.run("search", ["spec.yaml", "--json"], name, where, files=files, spec=digest)
+    how = [*(["--copy-data"] if data else []), *_taking(take_over)]
+    files: dict[str, str | Path] = {"spec.yaml": spec, **data}
+    job = jobs.run("search", ["spec.yaml", "--json", *how], name, where, files=files, spec=digest)
     return Started(job, joined=False)
 
 
-def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None) -> Started:
+def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None, *, take_over: bool = False) -> Started:
     """Finish what a study or a campaign on the cluster still owes, or join the job that is at it.
 
     Args:
@@ -70,6 +79,7 @@ def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None) -> S
         named: the study or campaign, or a job that ran it, which also says where it is kept.
         where: it is kept there.
         trials: a new budget of finished trials in all; None keeps the study's.
+        take_over: as for :func:`submit`.
 
     Raises:
         StudyError: when more trials are asked of a study that is running.
@@ -89,7 +99,8 @@ def resume(jobs: Jobs, named: str, where: Where, trials: int | None = None) -> S
             )
         return Started(running.id, joined=True)
     budget = [] if trials is None else ["--trials", str(trials)]
-    return Started(jobs.run("resume", [name, "--json", *budget], name, where), joined=False)
+    arguments = [name, "--json", *budget, *_taking(take_over)]
+    return Started(jobs.run("resume", arguments, name, where), joined=False)
 
 
 def pull(jobs: Jobs, name: str, where: Where, most: int = MOST_BYTES) -> Packed:
@@ -109,10 +120,34 @@ def pull(jobs: Jobs, name: str, where: Where, most: int = MOST_BYTES) -> Packed:
     job = jobs.wait(jobs.run(_PACK, [name, "-o", "-"], name, where))
     log = jobs.logs(job.id)
     if job.status != "SUCCEEDED":
-        said = [line.removeprefix("tune-vfl: ") for line in log.splitlines() if line.startswith("tune-vfl: ")]
-        raise StudyError(f"{name!r} cannot be fetched from {jobs.address}: {' '.join(said) or job.message}")
+        raise StudyError(f"{name!r} cannot be fetched from {jobs.address}: {_said(log) or job.message}")
     place = f"what came from {jobs.address}"
     return from_bytes(from_text(log, place), place, most)
+
+
+def listed(jobs: Jobs, where: Where) -> list[dict[str, Any]]:
+    """Return the studies that a cluster keeps, also those of before its head was started anew.
+
+    Ray's own list of jobs is lost with its head; the ledger is not.
+
+    Args:
+        jobs: of the cluster.
+        where: they are kept there.
+
+    Returns:
+        As ``studies --json`` prints them there.
+
+    Raises:
+        StudyError: when the ledger there cannot be read, with the cluster's own words.
+        UnreachableError: when the cluster does not answer.
+    """
+    job = jobs.wait(jobs.run(_LIST, ["--json"], "", where))
+    log = jobs.logs(job.id)
+    for line in log.splitlines():
+        if line.startswith("{") and _STUDIES_SCHEMA in line:
+            found: list[dict[str, Any]] = json.loads(line)["studies"]
+            return found
+    raise StudyError(f"the studies at {jobs.address} cannot be listed: {_said(log) or job.message}")
 
 
 def digest_of(raw: Mapping[str, Any]) -> str:
@@ -136,6 +171,15 @@ def refuse_passwords(raw: Mapping[str, Any]) -> None:
         raise SpecError(problems)
 
 
+def _taking(take_over: bool) -> list[str]:
+    return ["--take-over"] if take_over else []
+
+
+def _said(log: str) -> str:
+    """Return the problems that a job's log names."""
+    return " ".join(line.removeprefix("tune-vfl: ") for line in log.splitlines() if line.startswith("tune-vfl: "))
+
+
 def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield place, value
@@ -149,5 +193,5 @@ def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 def _running(jobs: Jobs, name: str, where: Where) -> Job | None:
     """Return the job that runs a study; one that keeps it elsewhere runs another study of that name."""
-    alive = (job for job in jobs.list() if job.status not in ENDED and job.does != _PACK)
+    alive = (job for job in jobs.list() if job.status not in ENDED and job.does not in (_PACK, _LIST))
     return next((job for job in alive if job.study == name and job.home == (where.home or "")), None)

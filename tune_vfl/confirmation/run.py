@@ -14,6 +14,7 @@ from tune_vfl.confirmation.trainings import Trainings
 from tune_vfl.confirmation.tuning import owed, with_attackers
 from tune_vfl.execution import ray_session as cluster
 from tune_vfl.execution.capacity import capacity_key
+from tune_vfl.execution.sent_files import with_own_files
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.execution.tune_run import run_tune
 from tune_vfl.ledger.ledger import Ledger
@@ -159,7 +160,8 @@ class Run:
 
         with answered(lambda: _left(self._campaign.name), stop=stop) as signals:
             checks = (self._lease.check, signals.check)
-            run_tune(searcher, self._work.trainable, self._resources, checks, self._say)
+            trainable = with_own_files(self._work.trainable, (s.cell.dataset for s in self._campaign.studies))
+            run_tune(searcher, trainable, self._resources, checks, self._say)
         searcher.check_workers(self._campaign.name)
 
     def _tables(self) -> list[Table]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -16,11 +17,16 @@ from tune_vfl.data.reading.files import recorded
 from tune_vfl.errors import SpecError
 from tune_vfl.machine.places import data_root
 from tune_vfl.spec import Named, Strict, explain
+from tune_vfl.spec.listed import absolute_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 LARGE = 200_000
 """From so many rows on, `validate` proposes a sample."""
 _KEPT = 4
 _cache: OrderedDict[str, tuple[Dataset, Stamps]] = OrderedDict()
+_received: dict[str, Dataset] = {}
 
 
 def load(named: Named, root: Path | None = None) -> Dataset:
@@ -38,6 +44,8 @@ def load(named: Named, root: Path | None = None) -> Dataset:
         SpecError: listing every problem with the options.
         DataError: naming the file, the place in it, and what to do.
     """
+    if (received := _received.get(named.model_dump_json())) is not None:
+        return received
     base = root or data_root()
     loader, options = _checked(named)
     options = loader.located(options, base)
@@ -48,6 +56,43 @@ def load(named: Named, root: Path | None = None) -> Dataset:
     while len(_cache) > _KEPT:
         _cache.popitem(last=False)
     return _cache[key][0]
+
+
+def receive(named: Named, contents: Callable[[str], bytes]) -> None:
+    """Load a data set whose files this machine lacks from their contents, and keep it for :func:`load`.
+
+    The files are written to a temporary folder of this user alone, which is removed before this returns. Nothing is
+    done where all files are here, or where the data set was received before.
+
+    Args:
+        named: its name and options, file paths absolute.
+        contents: returns the content of a missing file by its path, or raises an exception.
+
+    Raises:
+        DataError: naming the file, the place in it, and what to do.
+    """
+    key = named.model_dump_json()
+    missing = [path for path in dict.fromkeys(absolute_paths(named.options)) if not Path(path).exists()]
+    if not missing or key in _received:
+        return
+    with tempfile.TemporaryDirectory(prefix="tune-vfl-data-") as folder:
+        places = {path: Path(folder, str(number), Path(path).name) for number, path in enumerate(missing)}
+        for path, place in places.items():
+            place.parent.mkdir(mode=0o700)
+            place.write_bytes(contents(path))
+        loader, options = _checked(moved(named, {path: str(place) for path, place in places.items()}))
+        _received[key] = _shared_out(loader.load(options, data_root()), options)
+
+
+def moved(named: Named, places: Mapping[str, str]) -> Named:
+    """Return a data set with other paths in its options: each text that is a key of ``places`` becomes its value."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: changed(item) for key, item in value.items()}
+        return places.get(value, value) if isinstance(value, str) else value
+
+    return Named(name=named.name, **changed(named.options))
 
 
 def _read(loader: Loader[Any], options: Strict, base: Path, key: str) -> tuple[Dataset, Stamps]:
@@ -76,6 +121,18 @@ def written_out(named: Named, root: Path | None = None) -> Named:
     loader, options = _checked(named)
     full = loader.located(options, root or data_root()).model_dump(mode="json", exclude_none=True)
     return Named(name=named.name, **full)
+
+
+def located(named: Named, root: Path | None = None) -> Named:
+    """Return a data set's name with the options that are given, file paths absolute.
+
+    Raises:
+        SpecError: listing every problem with the options.
+        DataError: when a file that the options name does not exist.
+    """
+    loader, options = _checked(named)
+    given = loader.located(options, root or data_root()).model_dump(mode="json", exclude_unset=True)
+    return Named(name=named.name, **given)
 
 
 def excluded(named: Named) -> tuple[str, ...] | None:

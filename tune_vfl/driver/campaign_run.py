@@ -19,6 +19,7 @@ from tune_vfl.driver.undefended import shared
 from tune_vfl.execution import ray_session as cluster
 from tune_vfl.execution.capacity import capacity_key
 from tune_vfl.execution.pack_sizes import BLIND_LANES, pack_size
+from tune_vfl.execution.sent_files import with_own_files
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.execution.tune_run import run_tune
 from tune_vfl.kernels.compiled import obstacle
@@ -239,6 +240,7 @@ class _Run:
 
         with answered(lambda: f"{self._name}: left at once; {_kept_by(self._name)}", stop=stop) as signals:
             checks = (self._lease.check, signals.check)
-            run_tune(searcher, self._work.trainable, self._resources, checks, self._say)
+            trainable = with_own_files(self._work.trainable, (ledger.cell.dataset for ledger in self._ledgers))
+            run_tune(searcher, trainable, self._resources, checks, self._say)
         searcher.check_workers(self._name)
         return searcher.stopped

@@ -15,9 +15,10 @@ from tune_vfl.ledger.names import campaign_names, names_in
 from tune_vfl.ledger.storage import SqliteFile, storage_at
 from tune_vfl.machine.leftovers import leftovers, size_of, temporary_leftovers
 from tune_vfl.machine.places import embedded_uri, home, sqlite_path
+from tune_vfl.service.data_copies import place_of_copies, remove_copy, unused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tune_vfl.ledger.database import LedgerStorage
 
@@ -74,6 +75,7 @@ def clean(storage: str | None = None, *, dry_run: bool = False) -> Cleaning:
             done.left.append(f"ledger, MLflow and artifacts: {', '.join(running)} is being run; clean again later")
             return done
         _clean_tracking(place, done, dry_run=dry_run)
+        _clean_copies(storage, done, dry_run=dry_run)
     except TuneVflError as error:
         done.left.append(f"ledger, MLflow and artifacts: {error}")
         return done
@@ -123,6 +125,16 @@ def _clean_tracking(place: LedgerStorage, done: Cleaning, *, dry_run: bool) -> N
             done.waste.append(waste)
 
 
+def _clean_copies(storage: str | None, done: Cleaning, *, dry_run: bool) -> None:
+    """Remove copies of data files that no study names, and that no process may have made for a study to come."""
+    place = place_of_copies()
+    for study in sorted(place.iterdir()) if place.is_dir() else ():
+        for copy in leftovers(unused(study.name, storage)):
+            waste = Waste("data of no study", copy, size_of(copy))
+            if dry_run or _remove(waste, done, remove_copy):
+                done.waste.append(waste)
+
+
 def _databases(place: LedgerStorage) -> Iterator[Path]:
     if isinstance(place, SqliteFile):
         yield place.path
@@ -151,12 +163,16 @@ def _vacuum(database: Path, done: Cleaning, *, dry_run: bool) -> None:
     done.waste.append(Waste("free pages of a database", database, pages * size))
 
 
-def _remove(waste: Waste, done: Cleaning) -> bool:
+def _remove_path(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _remove(waste: Waste, done: Cleaning, remove: Callable[[Path], None] = _remove_path) -> bool:
     try:
-        if waste.path.is_dir():
-            shutil.rmtree(waste.path)
-        else:
-            waste.path.unlink()
+        remove(waste.path)
     except OSError as error:
         done.left.append(f"{waste.path}: cannot be removed ({error.strerror or error})")
         return False

@@ -1,4 +1,4 @@
-"""The verb ``rm``: delete studies and campaigns from the ledger, then from MLflow and the reports."""
+"""The verb ``rm``: delete studies and campaigns from the ledger, then their runs, reports and copied data files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tune_vfl.ledger.reading import open_study, refuse_no_ledger
 from tune_vfl.ledger.removing import Removal, removal_of
 from tune_vfl.ledger.removing import remove as remove_from_ledger
 from tune_vfl.machine.places import home
+from tune_vfl.service.data_copies import remove_copy, unused
 from tune_vfl.service.projecting import show_in_mlflow
 
 if TYPE_CHECKING:
@@ -26,12 +27,14 @@ class Removed:
         of: the records removed from the ledger.
         runs: the number of removed MLflow runs.
         reports: the deleted folders.
+        data: the deleted folders of copied data files.
         left: sentences on the items that remain.
     """
 
     of: Removal
     runs: int = 0
     reports: list[Path] = field(default_factory=list)
+    data: list[Path] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
@@ -53,7 +56,7 @@ def look(names: Sequence[str], storage: str | None = None) -> list[Removal]:
 
 
 def remove(removal: Removal) -> Removed:
-    """Remove a study or a campaign from the ledger, its runs from MLflow, and its report.
+    """Remove a study or a campaign from the ledger, its runs from MLflow, its report, and its copies of data files.
 
     Raises:
         StudyError: while another process holds the lease, or when the ledger has no such name any more.
@@ -63,6 +66,7 @@ def remove(removal: Removal) -> Removed:
     removed = Removed(gone)
     _remove_runs(removed)
     _remove_reports(removed)
+    _remove_copies(removed)
     return removed
 
 
@@ -103,3 +107,13 @@ def _remove_reports(removed: Removed) -> None:
         removed.left.append(
             f"report {folder / gone.campaign}: is as it was; 'tune-vfl report {gone.campaign}' renews it"
         )
+
+
+def _remove_copies(removed: Removed) -> None:
+    gone = removed.of
+    for copy in unused(gone.campaign or gone.name, gone.storage):
+        try:
+            remove_copy(copy)
+            removed.data.append(copy)
+        except OSError as error:
+            removed.left.append(f"data {copy}: cannot be removed ({error.strerror or error})")

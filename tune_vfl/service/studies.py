@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tune_vfl.analysis.summary import summary
 from tune_vfl.errors import UnknownNameError
 from tune_vfl.ledger.damage import DamagedError
 from tune_vfl.ledger.db_errors import LedgerTroubleError
+from tune_vfl.ledger.lease import holders
 from tune_vfl.ledger.names import wholes_in
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.storage import storage_at
@@ -48,6 +49,24 @@ def all_records(storage: str | None = None) -> tuple[list[tuple[StudyRecord, str
     return records, damaged
 
 
+def held_names(storage: str | None = None) -> set[str]:
+    """Return the names of the studies and campaigns that a process runs."""
+    place = storage_at(storage)
+    return {name for name, _ in holders(place)} if place.exists() else set()
+
+
+def state_of(record: StudyRecord, *, running: bool) -> Literal["running", "stopped", "finished"]:
+    """Return the state of a study: trials or its undefended model are owed where it is stopped.
+
+    Args:
+        record: the study's.
+        running: whether a process runs it, or its campaign.
+    """
+    if running:
+        return "running"
+    return "finished" if _complete(record) else "stopped"
+
+
 def everything(storage: str | None = None) -> list[str]:
     """Return the names of all campaigns and single studies of a ledger, sorted."""
     place = storage_at(storage)
@@ -86,7 +105,11 @@ def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
 
 def _owes_nothing(record: StudyRecord, trials: int) -> bool:
     enough = trials <= max(record.spec.budget.trials, len(record.counted))
-    return enough and record.baseline is not None and not record.waiting and not record.running
+    return enough and _complete(record)
+
+
+def _complete(record: StudyRecord) -> bool:
+    return record.baseline is not None and not record.waiting and not record.running
 
 
 def eta_seconds(records: Sequence[StudyRecord], last: int = 20) -> float | None:

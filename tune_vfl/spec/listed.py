@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -21,6 +21,13 @@ Listed = Annotated[tuple[T, ...], BeforeValidator(as_list)]
 
 
 def absolute_paths(options: Mapping[str, Any]) -> list[str]:
-    """Return the absolute paths among options and in their lists."""
-    given = [value for option in options.values() for value in (option if isinstance(option, list) else [option])]
-    return [value for value in given if isinstance(value, str) and Path(value).is_absolute()]
+    """Return the absolute paths among options, in their lists and mappings too."""
+    return [text for text in _texts(options) if Path(text).is_absolute()]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)

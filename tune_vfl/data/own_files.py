@@ -1,0 +1,96 @@
+"""Files of a user's own data sets: which ones a spec names, and the same spec with the files at other places."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.data.loading import located, moved
+from tune_vfl.errors import DataError, SpecError
+from tune_vfl.spec import Named
+from tune_vfl.spec.listed import absolute_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+SHIPPED_BYTES = 64 * 2**20
+"""Files of up to so many bytes together travel to a cluster and between its machines."""
+
+
+def own_files(raw: Mapping[str, Any]) -> dict[Path, str]:
+    """Return the existing files that the data sets of a raw spec name, each with a digest of its content.
+
+    A folder, such as one of images, is none of them; nor are public data sets' files, which no spec names.
+    """
+    found: dict[Path, str] = {}
+
+    def note(entry: Any) -> Any:
+        found.update((path, "") for path in files_of([_located(entry)]))
+        return entry
+
+    _with_datasets(raw, note)
+    return {path: content_digest(path) for path in found}
+
+
+def files_of(datasets: Iterable[Named]) -> list[Path]:
+    """Return the existing files among the absolute paths of data sets' options, each once."""
+    paths = (Path(path) for named in datasets for path in absolute_paths(named.options))
+    return [path for path in dict.fromkeys(paths) if path.is_file()]
+
+
+def relocated(raw: Mapping[str, Any], places: Mapping[Path, str]) -> dict[str, Any]:
+    """Return a raw spec with files at other places.
+
+    Args:
+        raw: the spec.
+        places: the new path of each file, by the old one as :func:`own_files` returns it.
+    """
+    new = {str(old): place for old, place in places.items()}
+
+    def at_its_place(entry: Any) -> Any:
+        there = _located(entry)
+        touched = any(path in new for path in absolute_paths(there.options))
+        return moved(there, new).model_dump() if touched else entry
+
+    return _with_datasets(raw, at_its_place)
+
+
+def content_digest(path: Path) -> str:
+    """Return what tells a file's content from another one's, in 16 characters.
+
+    Raises:
+        DataError: when it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def too_large(files: Iterable[Path]) -> bool:
+    """Return whether files are too large together to travel."""
+    return sum(path.stat().st_size for path in files) > SHIPPED_BYTES
+
+
+def _located(entry: Any) -> Named:
+    """Return a spec's data set with absolute paths; without options where it cannot be found or is none."""
+    try:
+        return located(Named.model_validate(entry))
+    except (DataError, SpecError, ValueError):
+        return Named(name="-")
+
+
+def _with_datasets(raw: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a raw spec with each of its data sets changed, in a list and under ``matrix`` too."""
+    spec = dict(raw)
+    for held in (spec, spec.get("matrix")):
+        if isinstance(held, dict) and "dataset" in held:
+            given = held["dataset"]
+            changed = [change(entry) for entry in given] if isinstance(given, list) else change(given)
+            if held is spec:
+                spec["dataset"] = changed
+            else:
+                spec["matrix"] = {**held, "dataset": changed}
+    return spec
