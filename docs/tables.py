@@ -10,8 +10,10 @@ from docutils.statemachine import StringList
 
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.evaluation.grants.base import GRANTS
 from tune_vfl.registry import Registry
 from tune_vfl.spaces.named import named_spaces
+from tune_vfl.spec import HORIZONTAL
 
 
 def defenses() -> list[str]:
@@ -48,7 +50,44 @@ def classes(registry: Registry, package: str, more: Callable[[str], list[str]] =
     return lines
 
 
-PAGES: dict[str, Callable[[], list[str]]] = {"defenses": defenses, "attacks": attacks}
+def seen() -> list[str]:
+    """Return who runs each attack, what it wants, and which knowledge its threat model grants it."""
+    lines = ["| attack | run by | wants | sees | |", "|---|---|---|---|---|"]
+    for name in ATTACKS.names():
+        can = ATTACKS[name].capabilities
+        active = "the server" if can.federations == HORIZONTAL else "the label party"
+        by = active if can.who == "active" else "a passive party"
+        marks = ["takes part in the training"] * can.acts + [
+            "an upper bound: it has statistics of the labels"
+        ] * can.oracle
+        sees = ", ".join(f"`{grant}`" for grant in sorted(can.sees))
+        lines.append(f"| `{name}` | {by} | {can.goal} | {sees} | {'; '.join(marks)} |")
+    return lines
+
+
+def grants() -> list[str]:
+    """Return what each grant hands to an attack."""
+    rows = [f"| `{name}` | {(GRANTS[name].__doc__ or '').partition(chr(10))[0]} |" for name in GRANTS.names()]
+    return ["| grant | what it is |", "|---|---|", *rows]
+
+
+def changed() -> list[str]:
+    """Return who runs each defense, and which of the values that leave a party it changes."""
+    lines = ["| defense | run by | changes | classes |", "|---|---|---|---|"]
+    for name in [name for name in DEFENSES.names() if name != "none"]:
+        can = DEFENSES[name].capabilities
+        by = {"active": "the label party", "passive": "the passive parties", "both": "all parties"}[can.run_by]
+        lines.append(f"| `{name}` | {by} | {', '.join(sorted(can.protects))} | {can.classes} |")
+    return lines
+
+
+PAGES: dict[str, Callable[[], list[str]]] = {
+    "defenses": defenses,
+    "attacks": attacks,
+    "seen": seen,
+    "grants": grants,
+    "changed": changed,
+}
 
 
 class Generated(Directive):

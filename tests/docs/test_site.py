@@ -52,3 +52,11 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         there = (page.parent / target).resolve() if target else page
         assert there.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(there), f"{page.name}: {target}#{anchor}"
+
+
+@pytest.mark.slow  # trains
+def test_the_pictures_of_the_pages_are_drawn(tmp_path: Path) -> None:
+    from docs.pictures import main
+
+    main(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {p.name for p in (ROOT / "docs").glob("*.svg")}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @grant("auxiliary")
 class AuxiliaryLabels(Grant):
-    """The number of labeled rows that the attack requests, drawn from each seed's own stream."""
+    """Labels of a few training rows, as many as the attack requests, drawn from each seed's own stream."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Auxiliary | None:
         """Return the rows and their requested subsets; None if the attack requests none."""

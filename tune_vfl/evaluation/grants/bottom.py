@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @grant("bottom")
 class OwnBottom(Grant):
-    """The bottom model, trained; or untrained for views before a training."""
+    """The attacker's own bottom model, trained; or untrained for views before a training."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[], nn.Module]:
         """Return a factory of fresh copies."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @grant("class_oracle")
 class ClassStatistics(Grant):
-    """Means or medians by class of any values that the attacker passes in."""
+    """Means or medians by true class of any values that the attacker passes in: the label party alone has them."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> ClassOracle:
         """Return the oracle."""

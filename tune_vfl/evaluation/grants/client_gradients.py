@@ -181,7 +181,7 @@ def uploads_of(attack: Attack[Strict], run: Run, most: int | None = None) -> Upl
 
 @grant("client_gradients")
 class ClientGradients(Grant):
-    """All gradients that a client uploads."""
+    """All gradients that a client uploads, of single steps on each batch under attack."""
 
     keeps = (SingleSteps,)
 

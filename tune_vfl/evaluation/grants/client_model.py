@@ -78,7 +78,7 @@ class ClientNetwork(Keeper):
 
 @grant("client_model")
 class ClientModel(Grant):
-    """The server's knowledge of the network; includes the bottom model even if the defense keeps it private.
+    """A client's network as the server knows it; with the bottom model even if the defense keeps it private.
 
     Gu et al. (FedAdOb), table I: the adversary of WGI and WMI knows the model but not the passports.
     """

@@ -82,7 +82,7 @@ class FirstExchanges(Keeper):
 
 @grant("exchanged")
 class Exchanged(Grant):
-    """Embeddings and gradients of the same steps, by epoch, of the first epochs."""
+    """Embeddings as sent, and the gradients received for them, by epoch, of the first epochs."""
 
     keeps = (FirstExchanges,)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @grant("features")
 class OwnFeatures(Grant):
-    """The attacker's rows of the training, with the columns that a defense had it add."""
+    """The attacker's own columns of the training rows, with those that a defense had it add."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Features:
         """Return training and test rows."""

@@ -84,7 +84,7 @@ class ReceivedGradients(Keeper):
 
 @grant("gradients")
 class Gradients(Grant):
-    """Recordings by moment, exactly as they were received."""
+    """Gradients exactly as the attacker received them, by the moment of the training."""
 
     keeps = (ReceivedGradients,)
 

@@ -55,7 +55,7 @@ class DisguisedBottom(Keeper):
 
 @grant("known_bottom")
 class KnownBottom(Grant):
-    """A white-box label party's knowledge of the model."""
+    """The passive party's trained bottom model, with guesses in the place of what a defense keeps secret of it."""
 
     keeps = (DisguisedBottom,)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @grant("open_bottom")
 class OpenBottom(Grant):
-    """A white-box label party's model with the unknown secrets as free parameters."""
+    """The passive party's trained bottom model, with free parameters in the place of a defense's secrets."""
 
     keeps = (DisguisedBottom,)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @grant("pairs")
 class KnownPairs(Grant):
-    """Other rows than those under attack."""
+    """Rows of the passive party with their embeddings, other ones than those under attack."""
 
     keeps = (SentEmbeddings,)
 

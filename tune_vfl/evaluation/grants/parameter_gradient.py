@@ -76,7 +76,7 @@ def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tenso
 
 @grant("parameter_gradient")
 class ParameterGradient(Grant):
-    """Sums of the hidden gradients of single rows in the attacker's own parameters."""
+    """The gradient of the first batch in the attacker's own parameters, which hides those of single rows in a sum."""
 
     keeps = (ReceivedGradients, UntrainedBottom, FirstRowsFed)
 

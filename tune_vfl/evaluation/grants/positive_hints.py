@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @grant("positive_hints")
 class PositiveHints(Grant):
-    """Positions of positives, drawn afresh for each batch from the attack's own stream of the seed."""
+    """Positions of a few positive rows, drawn afresh for each batch from the attack's own stream of the seed."""
 
     def hand_out(self, attack: Attack[Strict], run: Run) -> Callable[[Recording, int | None], Tensor]:
         """Return a function that draws the hints, see :meth:`tune_vfl.protocol.view.View.positive_hints`."""

@@ -91,7 +91,7 @@ def targets_of(attack: Attack[Strict], run: Run) -> tuple[Tensor, Tensor] | None
 
 @grant("received")
 class ReceivedEmbeddings(Grant):
-    """Embeddings received for the rows under attack."""
+    """Embeddings that the label party received for the rows under attack."""
 
     keeps = (SentEmbeddings,)
 

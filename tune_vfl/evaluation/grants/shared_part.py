@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @grant("shared_part")
 class PublicPart(Grant):
-    """Knowledge of a server that has no access to bottom models."""
+    """The part of a client's network that is shared with the server, without the bottom model."""
 
     keeps = (ClientNetwork,)
 

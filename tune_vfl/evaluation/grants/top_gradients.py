@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @grant("top_gradients")
 class TopGradients(Grant):
-    """Gradients that a server reads if bottom models are private, or are assumed to be."""
+    """Gradients of the shared part, which a server reads if bottom models are private, or are assumed to be."""
 
     keeps = (SingleSteps,)
 

@@ -157,7 +157,7 @@ class KeptVisits(Keeper):
 
 @grant("visits")
 class RowVisits(Grant):
-    """Embeddings and gradients of the same steps: of single epochs, and each row's means over parts of the training."""
+    """Embeddings as sent, and the gradients received for them: of single epochs, and as means over several."""
 
     keeps = (KeptVisits,)
 
