@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
 
 
-def train(cfg: ExportedConfig, csv: str, seed: int) -> OwnLoop:
+def train(cfg: ExportedConfig, csv: str | None, seed: int) -> OwnLoop:
     """Train with one seed, and have what was exchanged attacked."""
     defense = cfg.build_defense(embedding_dims=[cfg.embedding_dim])
     run = cfg.own_loop(defense, seed=seed, path=csv)
@@ -62,7 +62,7 @@ def train(cfg: ExportedConfig, csv: str, seed: int) -> OwnLoop:
     return run
 
 
-def main(config: str, csv: str) -> Outcome:
+def main(config: str, csv: str | None = None) -> Outcome:
     """Train with every seed of the search, and print its numbers beside this loop's."""
     cfg = load_config(config)
     if cfg.mode != "label_only":
@@ -77,6 +77,6 @@ def main(config: str, csv: str) -> Outcome:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", help="what tune-vfl export wrote")
-    parser.add_argument("csv", help="the table that was searched on")
+    parser.add_argument("csv", nargs="?", help="the table, where it does not lie where it was searched")
     given = parser.parse_args()
     main(given.config, given.csv)
