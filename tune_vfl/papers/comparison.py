@@ -111,10 +111,8 @@ def _judged(cell: Cell, formula: str, kept: Kept, repeats: int | None, *, not_ru
     evaluation, heading = cell.evaluation, cell.heading
     ours, source = _ours(kept, heading, formula)
     if ours is None:
-        failed = Counter(s.outcome for s in kept.seeds.values() if s.outcome != "ok")
         price = "; ".join(part for part in (price_text(evaluation), not_run) if part)
-        ended = ", ".join(f"{count} seeds {how}" for how, count in failed.items())
-        return replace(cell, says=ended or f"not run here: {price}")
+        return replace(cell, says=_failed(kept) or f"not run here: {price}")
     verdict = verdict_of(cell.published, repeats, ours.mean, ours.std, ours.seeds)
     why = evaluation.row.why
     says = "" if verdict == "reproduced" else why.get(heading, why.get(ALL, UNKNOWN))
@@ -136,12 +134,20 @@ def _ours(kept: Kept, heading: str, formula: str) -> tuple[Number | None, Source
     return measured, "measured"
 
 
+def _failed(kept: Kept) -> str:
+    """Return how many seeds ended without scores, and how."""
+    failed = Counter(s.outcome for s in kept.seeds.values() if s.outcome != "ok")
+    return ", ".join(f"{count} of {len(kept.seeds)} seeds {how}" for how, count in failed.items())
+
+
 def _remarks(cell: Cell, kept: Kept, source: Source) -> tuple[str, ...]:
     trust, remarks = cell.evaluation.row.trust, []
     if source == "recorded" and kept.recorded:
         remarks.append(f"recorded before, not re-run (measure {kept.recorded.measure}, {kept.recorded.date})")
     elif kept.stale(cell.evaluation):
         remarks.append("stale: recipe or measure have changed since")
+    if failed := _failed(kept):
+        remarks.append(failed)
     if cell.evaluation.data.unlike:
         remarks.append(cell.evaluation.data.unlike)
     if trust.get(cell.heading, trust.get(ALL)) == "L":

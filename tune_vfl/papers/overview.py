@@ -90,7 +90,8 @@ class Entry:
         if self.table.reason:
             return self.table.reason
         reasons = reasons_without(self.cells) if self.tally.state != "verdict" else []
-        return "; ".join([*reasons[:1], *([f"{len(reasons) - 1} other reasons"] if reasons[1:] else [])])
+        more = [f"and {len(reasons) - 1} more" if len(reasons) > 1 else ""]
+        return "; ".join(part for part in [*reasons[:1], *more] if part)
 
     @property
     def verdicts(self) -> str:

@@ -95,7 +95,7 @@ def plan(
         try:
             task = open_task(parse({**evaluation.raw, "budget": {"seeds": 1}}))
         except DataError as error:
-            found.refused[evaluation.label] = str(error)
+            found.refused[evaluation.label] = str(error).partition("; ")[0]
             continue
         except SpecError as error:
             found.refused[evaluation.label] = "; ".join(error.problems)

@@ -149,9 +149,9 @@ def of_any_table(folder: Path) -> Callable[[Evaluation, str], Kept | None]:
 
 
 def write_results(folder: Path, results: TableResults) -> None:
-    """Write a table's results whole or not at all, a line a seed."""
+    """Write a table's results whole or not at all, a line a seed, evaluations by label."""
     folder.mkdir(parents=True, exist_ok=True)
-    blocks = [f"{_text(label)}: {_block(kept)}" for label, kept in results.evaluations.items()]
+    blocks = [f"{_text(label)}: {_block(kept)}" for label, kept in sorted(results.evaluations.items(), key=_label)]
     text = f'{{"table": {_text(results.table)}, "evaluations": {{\n' + ",\n".join(blocks) + "\n}}\n"
     with written_whole(folder / f"{results.table}.json") as path:
         path.write_text(text, encoding="utf-8")
@@ -167,7 +167,11 @@ def _block(kept: Kept) -> str:
     return f'{head[:-1]}, "seeds": {{\n{lines}}}}}'
 
 
-def _seed(entry: tuple[Any, Any]) -> int:
+def _label(entry: tuple[str, Kept]) -> str:
+    return entry[0]
+
+
+def _seed(entry: tuple[str, Any]) -> int:
     return int(entry[0])
 
 
