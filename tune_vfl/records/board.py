@@ -102,13 +102,10 @@ class Entry(Strict):
         return {point_key(p.params): p.source for p in space.published}
 
     def source_of(self, number: int) -> str | None:
-        """Return where a trial's setting was published; None for one that the search proposed.
-
-        The only setting of a defense without parameters is its paper's.
-        """
+        """Return where a trial's setting was published; None for one that the search proposed."""
         space = self.packed.studies[0].planned.space
         params = next(t.params for t in self.packed.trials if t.number == number)
-        return self.sources.get(point_key(params), None if space.params else "the paper has no parameter")
+        return self.sources.get(point_key(params), None if space.params else "its only setting")
 
     @cached_property
     def record(self) -> StudyRecord:
