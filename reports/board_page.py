@@ -11,6 +11,7 @@ from reports.page import environment, own_text
 from reports.printed import files_of
 from reports.story import options
 from tune_vfl.analysis import formatting
+from tune_vfl.analysis.not_examined import checks_by_study
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tune_vfl.analysis.joint_front import JointPoint
     from tune_vfl.records.board import Entry
 
+_STAR = "Utility / leakage of each defense's setting that is likeliest on the front; ★ a setting of it is there."
 NOTE = (
     "Leakage: the largest advantage of the attacks of `default` over what needs no federation. Gain kept: the share of "
     "what the federation adds to a model of the label party alone. Paper's attacks: the largest advantage of those by "
@@ -81,7 +83,7 @@ def markdown(found: Sequence[Shelf]) -> str:
         "The same as [a page that sorts](board-page.html), every setting in [board.csv](board.csv). "
         "[How to enter a defense of your own](../board/README.md)."
     )
-    parts = ["# The board", _lead(found), enter, "## All data sets", _table(head, lines), *_of_each(found)]
+    parts = ["# The board", _lead(found), enter, "## All data sets", _table(head, lines), _STAR, NOTE, *_of_each(found)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -98,9 +100,16 @@ def page(found: Sequence[Shelf], figures: Mapping[str, bytes]) -> str:
     images = {name: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for name, svg in figures.items()}
     template = environment().get_template("board.html.j2")
     return template.render(
-        lead=_lead(found), note=NOTE, head=head, lines=lines, sheets=[_sheet(s) for s in found], images=images,
-        light=COLORS, dark=DARK, css=Markup(own_text("page.css")),  # noqa: S704 - our own file
-    )  # fmt: skip
+        lead=_lead(found),
+        note=f"{_STAR} {NOTE}",
+        head=head,
+        lines=lines,
+        sheets=[_sheet(shelf) for shelf in found],
+        images=images,
+        light=COLORS,
+        dark=DARK,
+        css=Markup(own_text("page.css")),  # noqa: S704 - our own file
+    )
 
 
 def _lead(found: Sequence[Shelf]) -> str:
@@ -227,7 +236,8 @@ def _conditions(shelf: Shelf) -> str:
 
 def _apart(shelf: Shelf) -> list[str]:
     stale = [f"{e.record.cell.defense} (measure {e.record.measure}, {e.date})" for e in shelf.stale]
-    failing = [f"{check.says[:1].upper()}{check.says[1:]}." for check in shelf.data.decision.failing]
+    checks = [check for of in checks_by_study(shelf.data.found).values() for check in of if not check.ok]
+    failing = dict.fromkeys(f"{check.says[:1].upper()}{check.says[1:]}." for check in checks)
     told = [f"Stale, to be measured again: {formatting.listed(stale)}."] if stale else []
     lost = [f"{defense}: {why[0]}" + (f" (and {len(why) - 1} more)" if len(why) > 1 else "")
             for defense, why in shelf.lost.items()]  # fmt: skip
@@ -240,7 +250,7 @@ def _of_each(found: Sequence[Shelf]) -> list[str]:
         lines = [Line((f"[{line.cells[0]}]({line.file})", *line.cells[1:])) for line in sheet.lines]
         texts += [f"## {sheet.name}", f"Conditions: [{sheet.name}.yaml]({sheet.file}). {sheet.says}",
                   f"![{sheet.alt}]({sheet.image})", _table(sheet.head, lines), *sheet.apart]  # fmt: skip
-    return [*texts, NOTE]
+    return texts
 
 
 def _table(head: Sequence[str], lines: Sequence[Line]) -> str:
