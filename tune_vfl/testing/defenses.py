@@ -17,6 +17,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError, UsageError
 from tune_vfl.models.layers import stack_of
@@ -98,9 +99,10 @@ class DefenseContract:
             metafunc.parametrize("defense", defenses, ids=[d.name for d in defenses])
 
     def test_says_what_it_is(self, defense: type[Defense]) -> None:
-        """A summary, a reference, and a description for each parameter."""
+        """A summary, a reference, attacks that there are, and a description for each parameter."""
         assert defense.summary
         assert defense.reference
+        assert [name for name in defense.paper_attacks if name not in ATTACKS] == []
         assert all(field.description for field in defense.Params.model_fields.values())
 
     def test_defaults_lie_inside_their_ranges_and_survive_a_round_trip(self, defense: type[Defense]) -> None:
