@@ -138,18 +138,6 @@ def test_other_content_is_refused(
         read(tmp_path, "cifar100")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("cifar100", r"cifar-100-python/meta: no such file; put .*cifar-100-python\.tar\.gz.*data fetch cifar100"),
-        ("cinic10", r"CINIC-10: no such folder; unpack .*datashare\.ed\.ac\.uk.*6ee4d0c996905fe93221de577967a372"),
-    ],
-)
-def test_what_is_missing_is_named_with_its_address(tmp_path: Path, name: str, words: str) -> None:
-    with pytest.raises(DataError, match=words):
-        read(tmp_path, name)
-
-
 def cinic_files(root: Path, parts: tuple[str, ...] = ("train", "valid", "test")) -> np.ndarray:
     """Two pictures a class and part, named as the archive names them; returns them in the order train, valid, test."""
     made = []

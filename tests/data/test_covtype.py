@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.reading.numbers import read_numbers
@@ -86,21 +87,14 @@ FAULTS = {
 def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
     text, words = FAULTS[fault]
     path = put(tmp_path, text)
-    with pytest.raises(DataError) as error:
+    with refusal(path, *words):
         covtype(tmp_path)
-    for word in [str(path), *words]:
-        assert word in str(error.value)
 
 
 def test_a_broken_archive_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, "\n".join(lines()))
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(DataError, match=r"covtype\.data\.gz: is corrupt or cut off"):
-        covtype(tmp_path)
-
-
-def test_a_missing_file_says_where_it_goes(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"covtype\.data\.gz: no such file; put .*archive\.ics\.uci\.edu"):
         covtype(tmp_path)
 
 

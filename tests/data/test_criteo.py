@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.sets.criteo import FEATURES
@@ -107,15 +108,11 @@ FAULTS = {
 def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
     text, words = FAULTS[fault]
     path = put(tmp_path, text)
-    with pytest.raises(DataError) as error:
+    with refusal(path, *words):
         criteo(tmp_path)
-    for word in [str(path), *words]:
-        assert word in str(error.value)
 
 
-def test_a_broken_archive_and_a_missing_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"train\.txt\.gz: no such file; put .*kaggle"):
-        criteo(tmp_path)
+def test_a_broken_archive_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, text_of(table()))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(DataError, match=r"train\.txt\.gz: is corrupt or cut off"):

@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 
+from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named
@@ -225,10 +226,8 @@ def test_one_file_by_party_alone(tmp_path):
     ],
 )
 def test_options_that_do_not_go_together(options, words, tmp_path):
-    with pytest.raises(SpecError) as error:
+    with refusal(*words, error=SpecError):
         load(Named.model_validate({"name": "csv", **options}), root=tmp_path)
-    for word in words:
-        assert word in str(error.value)
 
 
 def npz(**arrays):

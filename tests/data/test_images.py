@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.split import split
@@ -114,10 +115,8 @@ FAULTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
     name, arrays, words = FAULTS[fault]
     path = put(tmp_path, name, arrays)
-    with pytest.raises(DataError) as error:
+    with refusal(path, *words):
         read(tmp_path, name)
-    for word in [str(path), *words]:
-        assert word in str(error.value)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -125,14 +124,6 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, name: str) -> None:
     path = put(tmp_path, name, arrays_of(name))
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(DataError, match=rf"{path.name}: is not an npz file, or is cut off"):
-        read(tmp_path, name)
-
-
-@pytest.mark.parametrize(
-    ("name", "word"), [("cifar10", "cs.toronto.edu"), ("isic", "isic-archive"), ("pneumonia", "medmnist")]
-)
-def test_a_missing_file_says_where_it_goes(tmp_path: Path, name: str, word: str) -> None:
-    with pytest.raises(DataError, match=rf"{Path(FILES[name]).name}: no such file; put .*{word}"):
         read(tmp_path, name)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.reading.words import top_words, words_of
@@ -106,10 +107,8 @@ FAULTS = {
 def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
     content, words = FAULTS[fault]
     path = put(tmp_path, content)
-    with pytest.raises(DataError) as error:
+    with refusal(path, *words):
         imdb(tmp_path)
-    for word in [str(path), *words]:
-        assert word in str(error.value)
 
 
 def official(root: Path, reviews: dict[str, str]) -> None:
@@ -161,11 +160,6 @@ def test_broken_folders_and_archives_are_named(tmp_path: Path) -> None:
         (tmp_path / "b" / "aclImdb_v1.tar.gz").write_bytes(content)
         with pytest.raises(DataError, match=r"aclImdb_v1\.tar\.gz: is corrupt or cut off"):
             imdb(tmp_path / "b")
-
-
-def test_a_missing_file_says_what_goes_where(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"aclImdb_v1\.tar\.gz: no such file; put .*ai\.stanford\.edu.*7c2ac02c0356"):
-        imdb(tmp_path)
 
 
 @pytest.mark.public_data(FILE)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.reading.idx import read_idx
@@ -99,10 +100,8 @@ FAULTS: dict[str, tuple[str, Callable[[bytes], bytes], list[str]]] = {
 def test_a_broken_file_is_named(tmp_path: Path, fault: str) -> None:
     name, change, words = FAULTS[fault]
     path = put(tmp_path, name, change(idx(tiny(tmp_path)[name])))
-    with pytest.raises(DataError) as error:
+    with refusal(path, *words, *(["fetch"] if fault != "images for labels" else [])):
         mnist(tmp_path)
-    for word in [str(path), "fetch", *words] if fault != "images for labels" else [str(path), *words]:
-        assert word in str(error.value)
 
 
 def test_the_published_hash_of_a_broken_file_is_told(tmp_path: Path) -> None:
@@ -124,13 +123,6 @@ def test_a_class_without_training_rows_is_refused(tmp_path: Path) -> None:
     tiny(tmp_path)
     put(tmp_path, "train-labels-idx1-ubyte", labels_of([k % 9 for k in range(40)]))
     with pytest.raises(DataError, match=r"MNIST/raw: labels: class '9' has 0 rows"):
-        mnist(tmp_path)
-
-
-def test_a_missing_file_says_where_it_goes(tmp_path: Path) -> None:
-    tiny(tmp_path)
-    (tmp_path / RAW / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz: no such file; put .* tune-vfl data fetch mnist"):
         mnist(tmp_path)
 
 

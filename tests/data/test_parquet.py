@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
+from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.reading.parquet import read_parquet
@@ -154,10 +155,8 @@ def test_faults(tmp_path: Path, case: str) -> None:
     content, words = CASES[case]
     file = tmp_path / "a.parquet"
     file.write_bytes(content)
-    with pytest.raises(DataError) as error:
+    with refusal(file, *words):
         own(path=str(file), label="y", split=1.0)
-    for word in (str(file), *words):
-        assert word in str(error.value)
 
 
 def csv(tmp_path: Path, cells: list[str]) -> str:

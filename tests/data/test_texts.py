@@ -89,11 +89,6 @@ def test_a_broken_file_is_named_with_the_place(root: Path, content: str, told: s
     assert str(path) in str(error.value)
 
 
-def test_a_missing_file_is_told_where_to_go(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"yahoo_answers.*test\.csv"):
-        load(Named(name="yahoo"), tmp_path)
-
-
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
 def test_a_seed_decides_the_encoder_and_padding_does_not_count(name: str) -> None:
     architecture = MODELS[name](MODELS[name].Options.model_validate({"vocabulary": 50, "positions": 12, "hidden": 8}))
