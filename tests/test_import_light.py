@@ -107,6 +107,7 @@ READS = {
     "study pack study -o study.study": ("sqlalchemy",),
     "jobs list": (),
     "ui --help": (),
+    "--help": (),
 }
 SLOW = (*HEAVY, "torch", "sqlalchemy", "tune_vfl.driver", "tune_vfl.execution", "trainables")
 
