@@ -41,5 +41,5 @@ def test_a_stream_that_can_show_all_does(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_closed_stream_stops_nobody(closed: str) -> None:
-    command = f"{sys.executable} -m tune_vfl list defenses {closed}"
+    command = f"{sys.executable} -m tune_vfl --help {closed}"
     assert subprocess.run(["bash", "-c", command], capture_output=True, check=False).returncode == 0
