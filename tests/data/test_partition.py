@@ -150,7 +150,7 @@ def pair(at: Path, rows: int, shared: int) -> dict[str, Any]:
 
 
 def test_two_files_of_which_nine_rows_in_ten_match_evaluate_as_their_join(tmp_path: Path) -> None:
-    rows, epochs = 20_000, 5
+    rows, epochs = 4_000, 5
     joined = pair(tmp_path, rows, shared=rows * 9 // 10)
     single = {
         "name": "csv",
