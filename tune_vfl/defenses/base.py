@@ -36,7 +36,7 @@ class Defense(Hooks, Generic[P]):
 
     Args:
         params: this defense's parameters, or one per member of a pack (all of equal structure, see :meth:`structure`).
-        num_classes: K.
+        num_classes: K, the number of classes.
         embedding_dims: the width of each passive party's embedding.
         mode: the architecture it is used in.
 

@@ -68,7 +68,7 @@ def class_distance_correlation(x: Tensor, y: Tensor, num_classes: int) -> Tensor
     Args:
         x: ``(*trials, B, d)``. For d = 1 the sums come from sorting, and no B x B matrix exists; else there is one.
         y: ``(*trials, B)`` int64 classes.
-        num_classes: K.
+        num_classes: K, the number of classes.
 
     Returns:
         ``(*trials,)`` float64, differentiable once by ``x``.

@@ -95,7 +95,7 @@ class View:
         Args:
             gradients: ``(M, d)`` the cut gradients of one epoch, in the order in which they came.
             batch_size: rows of a batch, of which the last may have fewer; None takes them for one batch.
-            num_classes: K.
+            num_classes: K, the number of classes.
             known: rows whose labels the party knows: ``direction`` takes its hints from them, ``grad_cluster`` names.
             labels: ``(M,)`` all true labels, which only an oracle has: ``mean`` and ``median`` ask for it.
             seed: of the attack's random draws.
@@ -129,7 +129,7 @@ class View:
         Args:
             train: ``(N, d)`` embeddings, or ``(N, ...)`` what ``bottom`` reads.
             known: rows of ``train`` whose labels the party knows.
-            num_classes: K.
+            num_classes: K, the number of classes.
             test: other rows to score; by default the first row of ``train``.
             bottom: the party's bottom model ``(B, ...) -> (B, d)``, copied before it is used; None where ``train``
                 holds embeddings already.
