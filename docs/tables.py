@@ -18,12 +18,12 @@ from tune_vfl.spec import HORIZONTAL
 
 def defenses() -> list[str]:
     """Return the classes of all defenses, in the order of their names."""
-    return classes(DEFENSES, "tune_vfl.defenses", published)
+    return classes(DEFENSES, "tune_vfl.defenses", "(params, *, num_classes, embedding_dims, mode='split')", published)
 
 
 def attacks() -> list[str]:
     """Return the classes of all attacks, in the order of their names."""
-    return classes(ATTACKS, "tune_vfl.attacks")
+    return classes(ATTACKS, "tune_vfl.attacks", "(params=None)")
 
 
 def published(defense: str) -> list[str]:
@@ -33,13 +33,21 @@ def published(defense: str) -> list[str]:
     return ["", "| published setting | source |", "|---|---|", *lines] if lines else []
 
 
-def classes(registry: Registry, package: str, more: Callable[[str], list[str]] = lambda _: []) -> list[str]:
+def classes(
+    registry: Registry, package: str, made_by: str, more: Callable[[str], list[str]] = lambda _: []
+) -> list[str]:
     """Return each class of a registry with the options that a spec gives it, and more of it by its name."""
     lines = []
     for name in registry.names():
         cls = registry[name]
         lines += [f"## {name}", "", f"{cls.summary[0].upper()}{cls.summary[1:]}. {cls.reference}", ""]
-        lines += ["```{eval-rst}", f".. autoclass:: {package}.{cls.__name__}", "   :no-index-entry:", "```", ""]
+        lines += [
+            "```{eval-rst}",
+            f".. autoclass:: {package}.{cls.__name__}{made_by}",
+            "   :no-index-entry:",
+            "```",
+            "",
+        ]
         fields = cls.Params.model_fields
         if fields:
             lines += ["| parameter | default | |", "|---|---|---|"]
