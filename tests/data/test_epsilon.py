@@ -116,8 +116,8 @@ def test_archives_that_are_cut_off_or_missing_are_named(tmp_path: Path) -> None:
         read(tmp_path)
     put(tmp_path, b"".join(GOOD), ".t")
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(DataError, match=rf"{path}: is corrupt or cut off, or cannot be read .*fetch"):
+    with pytest.raises(DataError, match=rf"{path}: is corrupt or cut off .*fetch"):
         read(tmp_path)
     path.write_bytes(b"no archive")
-    with pytest.raises(DataError, match=rf"{path}: is corrupt or cut off, or cannot be read .*fetch"):
+    with pytest.raises(DataError, match=rf"{path}: is corrupt or cut off .*fetch"):
         read(tmp_path)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from tune_vfl.data.base import Columns, Dataset, Holders, Recipe
+from tune_vfl.data.base import Dataset, Holders, Recipe
 from tune_vfl.data.column_notes import shown
 from tune_vfl.data.options import MetricChoice, choose_metric
-from tune_vfl.data.partition import ACTIVE
+from tune_vfl.data.partition import ACTIVE, Parties
 from tune_vfl.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NAMED = 5
 # Where the rarer of two classes has a smaller share than this, a note says so.
@@ -24,7 +21,7 @@ _IMBALANCED = 0.2
 
 def assemble(
     name: str,
-    parties: tuple[tuple[Columns, ...], Columns | None],
+    parties: Parties,
     y: Tensor,
     class_names: Sequence[str],
     *,
@@ -49,10 +46,10 @@ def assemble(
         recipe: the usual model and training.
         test_rows: official test rows.
         test_share: the share of the rows held out for testing where there are no official test rows.
-        notes: what a reader of the results must know.
+        notes: facts that limit the results.
         where: names the file and the label column, for messages.
-        hint: what may be wrong where a class has too few rows.
-        holders: whose the rows are in a horizontal federation.
+        hint: the likely cause where a class has too few rows.
+        holders: the client of each row in a horizontal federation.
         reserved: those of ``test_rows`` that are the reserve; None where it is drawn.
 
     Raises:
@@ -129,7 +126,7 @@ def _check_classes(where: str, y: Tensor, class_names: Sequence[str], test_rows:
 
 
 def fingerprint(
-    parties: tuple[tuple[Columns, ...], Columns | None],
+    parties: Parties,
     y: Tensor,
     class_names: Sequence[str],
     test_rows: Tensor | None,

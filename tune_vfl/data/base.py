@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,10 +15,6 @@ from tune_vfl.data.looks import Written
 from tune_vfl.errors import DataError
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Named, Strict, Training
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 O = TypeVar("O", bound=Strict)  # noqa: E741 - the options of one data set
 
@@ -97,6 +95,11 @@ class Recipe:
     training: Training
     auxiliary_per_class: int = 10
 
+    @classmethod
+    def of(cls, model: str, training: Training, per_class: int = 10, **options: Any) -> Recipe:
+        """Return a recipe with a model by name and options, and so many labeled rows a class."""
+        return cls(Named.model_validate({"name": model, **options}), training, per_class)
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -113,8 +116,8 @@ class Dataset:
         test_rows: the official test rows; None where there are none, and each seed holds out rows of its own.
         test_share: the share of the rows of each class that a seed holds out where there are no official test rows.
         fingerprint: changes whenever the content or the partition changes.
-        notes: what a reader of the results must know (rows dropped, classes balanced).
-        holders: whose the rows are in a horizontal federation; None where the data do not say.
+        notes: facts that limit the results (rows dropped, classes balanced).
+        holders: the client of each row in a horizontal federation; None where the data do not say.
         reserved: those of ``test_rows`` that are the reserve, where a column of the data says; None: they are drawn.
     """
 
@@ -171,16 +174,20 @@ class Split:
     test_rows: Tensor
 
     def to(self, device: torch.device | str) -> Split:
-        """Return the same rows on a device; rows already there are not copied."""
+        """Return the same rows on a device, their indices where they were; rows already there are not copied."""
+        moved = self._each(lambda x: x.to(device))
+        return replace(moved, train_rows=self.train_rows, test_rows=self.test_rows)
+
+    def _each(self, of: Callable[[Tensor], Tensor]) -> Split:
         return Split(
-            passive_train=tuple(x.to(device) for x in self.passive_train),
-            passive_test=tuple(x.to(device) for x in self.passive_test),
-            active_train=None if self.active_train is None else self.active_train.to(device),
-            active_test=None if self.active_test is None else self.active_test.to(device),
-            y_train=self.y_train.to(device),
-            y_test=self.y_test.to(device),
-            train_rows=self.train_rows,
-            test_rows=self.test_rows,
+            passive_train=tuple(of(x) for x in self.passive_train),
+            passive_test=tuple(of(x) for x in self.passive_test),
+            active_train=None if self.active_train is None else of(self.active_train),
+            active_test=None if self.active_test is None else of(self.active_test),
+            y_train=of(self.y_train),
+            y_test=of(self.y_test),
+            train_rows=of(self.train_rows),
+            test_rows=of(self.test_rows),
         )
 
     def features(self, part: Literal["train", "test"]) -> list[Tensor]:
@@ -203,26 +210,15 @@ class Split:
 
     def seed(self, index: int) -> Split:
         """Return the split of one seed out of a stacked one."""
-        return Split(
-            passive_train=tuple(x[index] for x in self.passive_train),
-            passive_test=tuple(x[index] for x in self.passive_test),
-            active_train=None if self.active_train is None else self.active_train[index],
-            active_test=None if self.active_test is None else self.active_test[index],
-            y_train=self.y_train[index],
-            y_test=self.y_test[index],
-            train_rows=self.train_rows[index],
-            test_rows=self.test_rows[index],
-        )
+        return self._each(lambda x: x[index])
 
     @staticmethod
     def stack(splits: Sequence[Split]) -> Split:
         """Stack splits of equal sizes along a new leading axis; one split several times is not copied."""
 
         def stacked(parts: Sequence[Tensor]) -> Tensor:
-            first = parts[0]
-            return (
-                first.expand(len(parts), *first.shape) if all(p is first for p in parts) else torch.stack(list(parts))
-            )
+            first, same = parts[0], all(p is parts[0] for p in parts)
+            return first.expand(len(parts), *first.shape) if same else torch.stack(list(parts))
 
         def optional(parts: Sequence[Tensor | None]) -> Tensor | None:
             held = [p for p in parts if p is not None]
@@ -247,7 +243,7 @@ class Loader(ABC, Generic[O]):
         summary: one line for ``tune-vfl list datasets``.
         reference: where the data come from.
         Options: the pydantic model of its options; each has a default unless the user must give it.
-        kept: whether the loaded data are kept in the cache folder; only for public data, never for a user's own.
+        kept: whether the loaded data are cached on disk; only for public data, never for a user's own.
     """
 
     name: ClassVar[str]

@@ -5,31 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from pydantic import TypeAdapter
+from torch import Tensor
 
 from tune_vfl.data.base import Columns, Dataset, Recipe, Source
-from tune_vfl.data.looks import Written
 from tune_vfl.errors import UnwritableError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import user_cache
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from tune_vfl.data.base import ColumnKind
 
 _log = logging.getLogger(__name__)
 SCHEMA = "tune-vfl/prepared/1"
 LEAST_BYTES = 2**20
 """Smaller data sets are not kept: reading their own files is about as fast."""
 MOST_ENTRIES = 16
+_SOURCES, _RECIPE = TypeAdapter(tuple[Source, ...]), TypeAdapter(Recipe)
 Stamps = dict[Path, tuple[int, int]]
 
 
@@ -71,10 +66,8 @@ def take(key: str, name: str) -> tuple[Dataset, Stamps] | None:
     try:
         with safe_open(path, "pt") as file:
             said = json.loads(file.metadata()["prepared"])
-            if (said["schema"], said["key"], said["code"]) != (SCHEMA, key, code_digest()):
-                return None
-            stamps = {Path(p): (int(t), int(n)) for p, t, n in said["files"]}
-            if not unchanged(stamps):
+            stamps = _current(said)
+            if stamps is None or said["key"] != key:
                 return None
             return _dataset(said["dataset"], {k: file.get_tensor(k) for k in file.keys()}), stamps  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
@@ -115,11 +108,15 @@ def _is_current(path: Path) -> bool:
 
     try:
         with safe_open(path, "pt") as file:
-            said = json.loads(file.metadata()["prepared"])
-        stamps = {Path(p): (int(t), int(n)) for p, t, n in said["files"]}
-        return (said["schema"], said["code"]) == (SCHEMA, code_digest()) and unchanged(stamps)
+            return _current(json.loads(file.metadata()["prepared"])) is not None
     except (SafetensorError, OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def _current(said: Mapping[str, Any]) -> Stamps | None:
+    """Return the files that an entry was read from; None where it is of other code, or the files have changed."""
+    stamps = {Path(p): (int(t), int(n)) for p, t, n in said["files"]}
+    return stamps if (said["schema"], said["code"]) == (SCHEMA, code_digest()) and unchanged(stamps) else None
 
 
 def loading_code() -> list[Path]:
@@ -157,15 +154,11 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors[f"scaled/{k}"] = columns.scaled
     said = {
         "name": dataset.name,
-        "parties": [[c.party, list(c.names), [_source_said(s) for s in c.sources]] for c in parties],
+        "parties": [[c.party, list(c.names), _SOURCES.dump_python(c.sources, mode="json")] for c in parties],
         "passive": len(dataset.passive),
         "class_names": list(dataset.class_names),
         "metric": dataset.metric,
-        "recipe": {
-            "model": dataset.recipe.model.model_dump(mode="json"),
-            "training": dataset.recipe.training.model_dump(mode="json"),
-            "auxiliary_per_class": dataset.recipe.auxiliary_per_class,
-        },
+        "recipe": _RECIPE.dump_python(dataset.recipe, mode="json"),
         "fingerprint": dataset.fingerprint,
         "notes": list(dataset.notes),
         "test_share": dataset.test_share,
@@ -173,26 +166,11 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return said, {name: t.contiguous() for name, t in tensors.items()}
 
 
-def _source_said(source: Source) -> list[Any]:
-    written = source.written
-    seen = None if written is None else [written.distinct, written.common, written.looks, written.slips, written.spelt]
-    return [source.name, source.kind, source.width, seen]
-
-
-def _source(name: str, kind: ColumnKind, width: int, seen: Sequence[Any] | None) -> Source:
-    if seen is None:
-        return Source(name, kind, width)
-    distinct, common, looks, slips, groups = seen
-    spelt = tuple(tuple((text, rows) for text, rows in group) for group in groups)
-    return Source(name, kind, width, Written(distinct, common, looks, slips, spelt))
-
-
 def _dataset(said: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Dataset:
     parties = [
-        Columns(party, tensors[f"x/{k}"], tuple(names), tensors.get(f"scaled/{k}"), tuple(_source(*s) for s in sources))
+        Columns(party, tensors[f"x/{k}"], tuple(names), tensors.get(f"scaled/{k}"), _SOURCES.validate_python(sources))
         for k, (party, names, sources) in enumerate(said["parties"])
     ]
-    recipe = said["recipe"]
     return Dataset(
         name=said["name"],
         passive=tuple(parties[: said["passive"]]),
@@ -200,11 +178,7 @@ def _dataset(said: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Da
         y=tensors["y"],
         class_names=tuple(said["class_names"]),
         metric=said["metric"],
-        recipe=Recipe(
-            model=Named.model_validate(recipe["model"]),
-            training=Training.model_validate(recipe["training"]),
-            auxiliary_per_class=recipe["auxiliary_per_class"],
-        ),
+        recipe=_RECIPE.validate_python(said["recipe"]),
         fingerprint=said["fingerprint"],
         test_rows=tensors.get("test_rows"),
         test_share=said["test_share"],

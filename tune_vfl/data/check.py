@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from tune_vfl.data.base import ColumnKind, Columns, Dataset
 from tune_vfl.data.column_notes import shown
 from tune_vfl.data.findings import ColumnFacts, Finding, findings
 from tune_vfl.data.partition import ACTIVE
 from tune_vfl.data.predictive_columns import THRESHOLD, file_columns, measure, noise, scores_alone, values_of
 from tune_vfl.data.spellings import merging
 from tune_vfl.data.split import split
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.data.base import ColumnKind, Columns, Dataset
-    from tune_vfl.statistics.arrays import Floats
+from tune_vfl.statistics.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -61,12 +57,12 @@ class Facts:
         classes: in the order of their index.
         parties: the passive ones in order, then the label party where it has features.
         alone_measure: the name of the score in ``ColumnFacts.alone``.
-        findings: what is odd about columns, the worst first.
+        findings: suspicious columns, the worst first.
         exclude: the columns to leave out, those that the spec leaves out already among them; empty where nothing new is
             found, or the data set has no such option.
         categories: by column, the mapping that merges categories which differ in spelling only.
-        notes: what was dropped, filled in or merged.
-        warnings: what looks wrong.
+        notes: values dropped, filled in or merged.
+        warnings: likely mistakes.
     """
 
     name: str

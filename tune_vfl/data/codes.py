@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tune_vfl.statistics.arrays import Ints
+from tune_vfl.statistics.arrays import Ints
 
 
 def sorted_codes(texts: np.ndarray[Any, Any]) -> tuple[Ints, list[str]]:

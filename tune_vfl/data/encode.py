@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tune_vfl.data.reading.marks import Bools
-    from tune_vfl.statistics.arrays import Floats
+    from tune_vfl.statistics.arrays import Bools, Floats
 
 # A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
 _MOSTLY_NUMBERS = 0.5
@@ -57,7 +56,7 @@ class EncodedColumn:
         x: ``(N, k)`` float32, NaN where a number is missing.
         names: k names.
         scaled: k flags: whether the column is standardized later.
-        notes: what a reader of the results must know.
+        notes: facts that limit the results.
         kind: number, code or category.
         written: how the column stands in the file.
     """
@@ -263,10 +262,7 @@ def encode_party(
 def encode_parties(
     frame: pd.DataFrame, partition: Partition, where: str, encoding: Encoding
 ) -> tuple[tuple[Columns, ...], Columns | None, list[str]]:
-    """Encode the columns of all parties that hold a share of one file.
-
-    Returns:
-        The passive parties' :class:`Columns`, the label party's or None where it has none, and notes.
+    """Encode the columns of all parties that hold a share of one file, and return them with notes.
 
     Raises:
         DataError: naming the file and the column.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from tune_vfl.errors import DataError
 from tune_vfl.machine.vision import import_torchvision
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def by_torchvision(kind: Literal["MNIST", "CIFAR10", "CIFAR100"], root: Path, folder: str) -> Path:

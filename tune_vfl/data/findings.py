@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
+from tune_vfl.data.base import ColumnKind
+from tune_vfl.data.looks import Looks, Written
 from tune_vfl.data.predictive_columns import THRESHOLD, chance
 from tune_vfl.data.spellings import Spelt, spellings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.data.base import ColumnKind
-    from tune_vfl.data.looks import Looks, Written
 
 SUSPECT = 0.5
 """From this far above chance on, of the way to 1, is a column known before the label? An AUC of .75 is."""
@@ -54,7 +51,7 @@ class ColumnFacts:
             where rows are too few.
         distinct: how many different values it has, missing ones left out.
         common: the share of rows with the most frequent value; missing counts as one.
-        looks: what its values look like in the file.
+        looks: the format of its values in the file.
         slips: the values that make categories of a column of numbers, with their rows.
         spelt: groups of categories that differ in spelling only, with their rows.
     """
@@ -98,7 +95,7 @@ class Finding:
             before?`` (above an AUC of .75), ``identifier``, ``date``, ``decimal commas``, ``numbers as text``,
             ``spellings`` (categories that differ in spelling only), ``constant``, ``near-constant``, ``many values``.
         score: its score alone.
-        why: what was found and what to do, in words.
+        why: the finding and the remedy, in words.
         exclude: whether it belongs on the list of columns to leave out, without a further look.
     """
 

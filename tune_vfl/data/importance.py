@@ -1,31 +1,26 @@
 """Partition columns by their importance for the label, so that a public table resembles a real partnership.
 
-The idea is VertiBench's (Wu, Hou, He 2024): what a party brings is the importance of its columns, not their number.
+The idea is VertiBench's (Wu, Hou, He 2024): a party contributes the importance of its columns, not their number.
 Shares of importance are asked for, and columns are given to parties at random with these probabilities. There the
-shares are drawn from a Dirichlet distribution; here they are stated, and what chance leaves open is made up for.
+shares are drawn from a Dirichlet distribution; here they are given, and the draw is corrected towards them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from tune_vfl.data.assemble import fingerprint
-from tune_vfl.data.base import Columns
+from tune_vfl.data.base import Columns, Dataset
 from tune_vfl.data.partition import ACTIVE, passive_names
 from tune_vfl.data.predictive_columns import chance, file_columns, noise, scores_alone
 from tune_vfl.data.split import training_rows
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.seeds import numpy_rng
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.data.base import Dataset
-    from tune_vfl.statistics.arrays import Floats, Ints
+from tune_vfl.statistics.arrays import Floats, Ints
 
 STREAM = "partition/importance"
 CLOSE = 0.001

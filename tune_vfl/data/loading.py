@@ -150,7 +150,7 @@ def large(named: Named, rows: int, price: str = "") -> str:
     Args:
         named: its name and options.
         rows: how many it has.
-        price: what a training on so many rows takes.
+        price: the cost of a training on so many rows.
 
     Raises:
         SpecError: listing every problem with the options.

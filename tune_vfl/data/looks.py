@@ -60,7 +60,7 @@ class Written:
     Attributes:
         distinct: how many different known values it has.
         common: the share of the rows that have the most frequent value; missing ones count as one value.
-        looks: what its values look like; empty for plain numbers and categories.
+        looks: the format of its values; empty for plain numbers and categories.
         slips: the values that make categories of a column that is mostly numbers, with their rows; empty for others.
         spelt: groups of categories that differ in spelling only, with their rows, the most frequent spelling first.
     """

@@ -51,7 +51,7 @@ def share_in_order(split: float | ByImportance) -> float:
 
 
 class MissingOptions(Strict):
-    """Option of a user's own data: what means a missing value there."""
+    """Option of a user's own data: the texts that mean a missing value."""
 
     missing: ColumnList = Field((), description="texts that mean a missing value, beside the usual ones")
 

@@ -37,7 +37,7 @@ class OwnLabels:
         class_names: K names.
         test_rows: ``(m,)`` the places of the official test rows among them; None where there are none.
         notes: sentences on rows left out, and on classes that look like one.
-        hint: what may be wrong where a class has too few rows.
+        hint: the likely cause where a class has too few rows.
     """
 
     rows: Tensor
@@ -61,7 +61,7 @@ def own_labels(
 
     Args:
         values: N labels as the file has them; the index counts its rows from 0.
-        options: which labels are which class, what is left out, and how many rows are used.
+        options: the class of each label, and the rows to leave out or sample.
         where: names the file and the column, for messages.
         above: the bound above which a number is the positive class; None where labels are classes.
         test_rows: the official test rows among the N, all of which are used; None where there are none.
@@ -97,8 +97,7 @@ def own_labels(
     spelling = "" if options.positives or above is not None else spelling_note(counts)
     rows = torch.from_numpy(np.flatnonzero(kept))
     tests = None if test_rows is None else _places(test_rows, rows)
-    none = torch.empty(0, dtype=torch.int64)
-    chosen, sampled, said_of = training_sample(y, none if tests is None else tests, options.rows, names, name)
+    chosen, sampled, said_of = training_sample(y, tests, options.rows, names, name)
     return OwnLabels(
         rows=rows[chosen],
         y=y[chosen],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,10 +13,9 @@ from tune_vfl.data.base import Columns
 from tune_vfl.data.column_notes import shown
 from tune_vfl.errors import DataError, did_you_mean
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 ACTIVE = "active"
+Parties = tuple[tuple[Columns, ...], Columns | None]
+"""The passive parties' columns, and the label party's own; None when it has labels only."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def cut_points(n: int, share: float, parties: int, where: str) -> list[int]:
         n: number of columns (or pixel columns).
         share: the share of the columns that the passive parties hold, in (0, 1].
         parties: number of passive parties.
-        where: names the file and what is cut, for messages.
+        where: names the file and the kind of columns, for messages.
 
     Raises:
         DataError: when there are fewer columns than parties.
@@ -85,7 +84,7 @@ def by_list(
     Args:
         parties: columns by party, in order.
         header: the file's columns.
-        reserved: columns that are no features and what they are, such as ``{"default": "the label"}``.
+        reserved: columns that are no features, with their roles, such as ``{"default": "the label"}``.
         where: the file, for messages.
 
     Raises:
@@ -161,25 +160,26 @@ def without(columns: Sequence[str], exclude: Sequence[str], party: str, where: s
     return left
 
 
-def matrix_parties(
-    x: Tensor, names: Sequence[str], share: float, parties: int, where: str
-) -> tuple[tuple[Columns, ...], Columns | None]:
+def cut_among(n: int, share: float, parties: int, where: str, part: Callable[[str, int, int], Columns]) -> Parties:
+    """Cut ``n`` columns among the parties in order; ``part(party, a, b)`` returns a party's columns from a to b - 1."""
+    cuts, names = [*cut_points(n, share, parties, where), n], [*passive_names(parties), ACTIVE]
+    held = [part(party, a, b) for party, a, b in zip(names, cuts, cuts[1:], strict=False) if b > a]
+    return tuple(held[:parties]), held[parties] if len(held) > parties else None
+
+
+def matrix_parties(x: Tensor, names: Sequence[str], share: float, parties: int, where: str) -> Parties:
     """Share out the columns of a numeric ``(N, d)`` matrix in order; all are marked to be standardized."""
-    cuts = [*cut_points(x.shape[1], share, parties, f"{where}: columns"), x.shape[1]]
-    labels = [*passive_names(parties), ACTIVE]
-    held = [
-        Columns(party, x[:, a:b].contiguous(), tuple(names[a:b]), torch.ones(b - a, dtype=torch.bool))
-        for party, a, b in zip(labels, cuts, cuts[1:], strict=False)
-        if b > a
-    ]
-    return tuple(held[:parties]), held[parties] if len(held) > parties else None
+
+    def part(party: str, a: int, b: int) -> Columns:
+        return Columns(party, x[:, a:b].contiguous(), tuple(names[a:b]), torch.ones(b - a, dtype=torch.bool))
+
+    return cut_among(x.shape[1], share, parties, f"{where}: columns", part)
 
 
-def image_parties(x: Tensor, share: float, parties: int, where: str) -> tuple[tuple[Columns, ...], Columns | None]:
+def image_parties(x: Tensor, share: float, parties: int, where: str) -> Parties:
     """Share out the pixel columns of images ``(N, C, H, W)``, from left to right."""
-    cuts = [*cut_points(x.shape[3], share, parties, f"{where}: pixel columns"), x.shape[3]]
-    labels = [*passive_names(parties), ACTIVE]
-    held = [
-        Columns(party, x[..., a:b].contiguous()) for party, a, b in zip(labels, cuts, cuts[1:], strict=False) if b > a
-    ]
-    return tuple(held[:parties]), held[parties] if len(held) > parties else None
+
+    def part(party: str, a: int, b: int) -> Columns:
+        return Columns(party, x[..., a:b].contiguous())
+
+    return cut_among(x.shape[3], share, parties, f"{where}: pixel columns", part)

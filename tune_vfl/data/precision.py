@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tune_vfl.statistics.arrays import Floats
+from tune_vfl.statistics.arrays import Floats
 
 LARGEST = float(np.finfo(np.float32).max)
 # A larger share of different values that rounding makes equal is too much.

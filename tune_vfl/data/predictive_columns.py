@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
+from tune_vfl.data.base import ColumnKind, Columns
 from tune_vfl.seeds import numpy_rng
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tune_vfl.data.base import ColumnKind, Columns
-    from tune_vfl.statistics.arrays import Floats, Ints
+from tune_vfl.statistics.arrays import Floats, Ints
 
 THRESHOLD = 0.98
 """``data check`` warns of a column whose score is above this."""

@@ -187,7 +187,7 @@ def _check_classes(found: tuple[Any, Any], y: Tensor, class_names: Sequence[str]
 
 
 def _without_reserve(reserved: Any, y: Tensor, class_names: Sequence[str]) -> str | None:
-    """Return what is said of data whose reserve is too small to be one, where all test rows are; None for others."""
+    """Return a note where a reserve would be too small, so that there is none; None where there is one."""
     if len(y) < LEAST_ROWS:
         return ""
     counts = np.bincount(y.numpy()[reserved], minlength=len(class_names))

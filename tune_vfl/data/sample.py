@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,9 +14,6 @@ from tune_vfl.data.split import held_out_sizes
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 class SampledOptions(PartyOptions):
     """Options of a large data set. The training rows are sampled; official test rows are all used."""
@@ -27,13 +24,13 @@ class SampledOptions(PartyOptions):
 
 
 def training_sample(
-    y: Tensor, test_rows: Tensor, rows: int | None, class_names: Sequence[str], where: str
+    y: Tensor, test_rows: Tensor | None, rows: int | None, class_names: Sequence[str], where: str
 ) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     """Choose the rows to keep: all test rows, and of the training rows all or a stratified sample.
 
     Args:
         y: ``(N,)`` labels of all rows.
-        test_rows: ``(M,)`` the official test rows; empty where there are none.
+        test_rows: ``(M,)`` the official test rows; None where there are none.
         rows: how many training rows to keep; None keeps all.
         class_names: K names.
         where: names the data set, for messages.
@@ -45,6 +42,7 @@ def training_sample(
         DataError: when ``rows`` is not less than the training rows, or less than one a class.
     """
     is_test = torch.zeros(len(y), dtype=torch.bool)
+    test_rows = torch.empty(0, dtype=torch.int64) if test_rows is None else test_rows
     is_test[test_rows] = True
     train = (~is_test).nonzero().squeeze(1)
     if rows is None or rows == len(train):

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 from tune_vfl.data.column_notes import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 Spelt = tuple[tuple[str, int], ...]
 """Spellings of one name, each with its rows, the most frequent first."""

@@ -27,7 +27,7 @@ def split(dataset: Dataset, seed: int, rows: RowsUsed = "all") -> Split:
     one becomes 0). Images and tokens are untouched.
 
     Args:
-        dataset: what to split.
+        dataset: the data set to split.
         seed: draws the held-out rows, from the stream ``split``.
         rows: ``all``; ``selection``, which leaves the reserve out of both parts; or ``report``, the training rows of
             ``selection`` and the reserve as test rows, the same for every seed. Without a reserve all three are one.
@@ -39,11 +39,7 @@ def split(dataset: Dataset, seed: int, rows: RowsUsed = "all") -> Split:
 
 
 def stacked_split(dataset: Dataset, seeds: Sequence[int], rows: RowsUsed = "all") -> Split:
-    """Return the splits of several seeds, stacked; seeds of the same rows, the official ones, share one copy of them.
-
-    Raises:
-        DataError: as :func:`split`.
-    """
+    """Return the stacked splits of several seeds; seeds of the same rows, the official ones, share one copy of them."""
     splits: list[Split] = []
     for seed in seeds:
         train_rows, test_rows = _parts(dataset, seed, rows)
@@ -68,11 +64,7 @@ def _cut(dataset: Dataset, train_rows: Tensor, test_rows: Tensor) -> Split:
 
 
 def training_rows(dataset: Dataset, seed: int, rows: RowsUsed = "all") -> Tensor:
-    """Return the rows ``(n,)`` that :func:`split` trains on, in rising order.
-
-    Raises:
-        DataError: as :func:`split`.
-    """
+    """Return the rows ``(n,)`` that :func:`split` trains on, in rising order."""
     return _parts(dataset, seed, rows)[0]
 
 

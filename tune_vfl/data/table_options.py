@@ -119,7 +119,7 @@ class CsvOptions(Encoding, LabelOptions, TextOptions):
 
     @property
     def reserved(self) -> dict[str, str]:
-        """Columns that are no features, and what they are."""
+        """Columns that are no features, with their roles."""
         by = self.row_split
         of_split = None if by is None else by.time if isinstance(by, ByTime) else by.group
         roles = {"the label": self.label_column, "the id": self.id, "the client": self.client}

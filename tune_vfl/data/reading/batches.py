@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tune_vfl.data.reading.files import find
+from tune_vfl.data.reading.files import find, readable
 from tune_vfl.data.reading.public_images import Part
 from tune_vfl.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
 _KNOWN: dict[tuple[str, str], Any] = {
@@ -49,12 +47,8 @@ def read_batch(root: Path, relative: str, md5: str, address: str) -> Mapping[str
         DataError: when the file is missing, is not the published one, or holds anything but plain data and arrays.
     """
     path = find(root, relative, address)
-    try:
+    with readable(path):
         content = path.read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}); check the file and its permissions"
-        ) from error
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
         raise DataError(
@@ -113,11 +107,7 @@ def _check(path: Path, pixels: Any, codes: np.ndarray[Any, Any], labels: str, cl
 
 
 def names_of(root: Path, relative: str, md5: str, key: str, address: str) -> Sequence[str]:
-    """Read the names of the classes, in the order of their labels.
-
-    Raises:
-        DataError: as for :func:`read_batch`.
-    """
+    """Read the names of the classes, in the order of their labels."""
     names = read_batch(root, relative, md5, address).get(key)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{root / relative}: {key!r} is not a list of names; fetch the archive again")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tune_vfl.data.assemble import assemble
+from tune_vfl.data.base import Dataset, Recipe
+from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.partition import matrix_parties
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.data.base import Dataset, Recipe
-    from tune_vfl.data.options import PartyOptions
 
 
 def bundled_rows(name: Literal["breast_cancer", "digits", "wine"]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

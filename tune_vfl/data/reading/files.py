@@ -1,16 +1,16 @@
-"""Locations of data files, and a record of the files that a data set was read from."""
+"""Locations of data files, a record of the files that a data set was read from, and errors of reading them."""
 
 from __future__ import annotations
 
+import csv
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tune_vfl.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _opened: ContextVar[list[Path] | None] = ContextVar("opened", default=None)
 
@@ -107,3 +107,34 @@ def absolute(path: str, root: Path, *, folder: bool = False) -> Path:
 def locate(path: str, root: Path, *, folder: bool = False) -> Path:
     """Return :func:`absolute`, and record the file or folder as read."""
     return _record(absolute(path, root, folder=folder))
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn errors of reading a file, compressed or not, into errors that name it.
+
+    Raises:
+        DataError: when it is corrupt, cut off, not text where text is read, or cannot be read.
+    """
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise _corrupt(path, error) from error
+    except UnicodeDecodeError as error:
+        kind = "UTF-8" if error.encoding == "utf-8" else error.encoding
+        raise DataError(
+            f"{path}: is not {kind} text ({error.reason}); is it a csv? save it as csv in UTF-8, or say its "
+            "`encoding`, such as cp1252 or utf-16"
+        ) from error
+    except UnicodeError as error:
+        raise DataError(f"{path}: is no text of the `encoding` that is said ({error}); correct it") from error
+    except csv.Error as error:
+        raise DataError(f"{path}: is not a well-formed csv ({error}); check its quotes") from error
+    except OSError as error:
+        if error.errno is None:  # of gzip and bz2: the content is not theirs
+            raise _corrupt(path, error) from error
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check it and its permissions") from error
+
+
+def _corrupt(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: is corrupt or cut off ({error}); fetch the file again")

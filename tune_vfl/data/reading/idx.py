@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import zlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tune_vfl.data.reading.files import readable
 from tune_vfl.errors import DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _UBYTE = 0x08
 _MAGIC_BYTES = 4
@@ -53,14 +51,5 @@ def read_idx(path: Path, axes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def _content(path: Path) -> bytes:
-    try:
-        if path.suffix != ".gz":
-            return path.read_bytes()
-        with gzip.open(path) as file:
-            return file.read()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: is corrupt or cut off ({error}); fetch the file again") from error
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}); check the file and its permissions"
-        ) from error
+    with readable(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        return file.read()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import tarfile
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tune_vfl.data.reading.files import find, find_one, holds, locate
+from tune_vfl.data.reading.files import find, find_one, holds, locate, readable
 from tune_vfl.data.reading.pictures import visible
-from tune_vfl.data.reading.table import read_table, readable
+from tune_vfl.data.reading.table import read_table
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Reviews:
         texts: N reviews.
         y: ``(N,)`` 1 for a positive review.
         is_test: ``(N,)`` bool.
-        notes: what a reader of the results must know.
+        notes: facts that limit the results.
         labels: where the labels are, for messages.
     """
 
@@ -110,7 +109,7 @@ def _from_archive(path: Path) -> dict[tuple[str, str, str], str]:
                 content = archive.extractfile(member) if named and member.isfile() else None
                 if named and content is not None:
                     found[named[1], named[2], named[3]] = content.read().decode("utf-8")
-    except (tarfile.TarError, zlib.error) as error:
+    except tarfile.TarError as error:
         raise DataError(f"{path}: is corrupt or cut off ({error}); fetch {_ADDRESS} again") from error
     return found
 

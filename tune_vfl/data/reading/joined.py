@@ -79,7 +79,7 @@ def join(
         label: the label column; the party whose file has it is the label party.
         exclude: columns that no party has, in whichever file they are.
         missing: texts that mean a missing id, beside the usual ones.
-        reserved: columns that are no features beside the id and the label, and what they are.
+        reserved: columns that are no features beside the id and the label, with their roles.
         forms: how the text files are written, by party.
 
     Raises:

@@ -27,9 +27,7 @@ _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
 
 def encode_labels(
-    values: pd.Series[Any],
-    where: str,
-    positive: str | float | bool | None = None,
+    values: pd.Series[Any], where: str, positive: str | float | bool | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Number the classes of a label column.
 
@@ -126,7 +124,7 @@ def check_labeled(
         rows: N numbers of the file's rows, from 0.
         where: names the file and the column, for messages.
         own: texts that mean a missing label, beside the usual ones.
-        advice: what else can be done about it.
+        advice: another remedy.
 
     Raises:
         DataError: naming the first row without one.

@@ -1,4 +1,4 @@
-"""Numbers in text: the rule for what is one, and a fast reader of large files that hold nothing else."""
+"""Numbers in text: the rule that recognizes them, and a fast reader of large files of numbers alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tune_vfl.data.reading.table import readable
+from tune_vfl.data.reading.files import readable
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.data.reading.files import readable
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,13 +28,8 @@ def is_parquet(path: Path) -> bool:
     """
     if path.suffix.lower() in SUFFIXES:
         return True
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}); check the file and its permissions"
-        ) from error
+    with readable(path), path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def read_parquet(path: Path) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tune_vfl.data.reading.files import locate
+from tune_vfl.data.reading.files import locate, readable
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,12 +30,8 @@ def visible(folder: Path) -> list[Path]:
     Raises:
         DataError: when it cannot be read.
     """
-    try:
+    with readable(folder):
         return sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
-    except OSError as error:
-        raise DataError(
-            f"{folder}: cannot be read ({error.strerror or error}); check the folder and its permissions"
-        ) from error
 
 
 def pictures_of(folder: Path, root: Path) -> list[Path]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Columns
-from tune_vfl.data.partition import ACTIVE, cut_points, passive_names
+from tune_vfl.data.base import Columns, Dataset, Recipe
+from tune_vfl.data.partition import Parties, cut_among
 from tune_vfl.data.sample import SampledOptions, training_sample
 from tune_vfl.data.sets.npz_images import Array, check_pair, read_arrays
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Training
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tune_vfl.data.base import Dataset, Recipe
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ def read_parts(path: Path, known: ImageSet, pairs: Sequence[tuple[str, str]]) ->
 
     Args:
         path: the file.
-        known: what must be in it.
+        known: the expected shape and classes.
         pairs: names of an array of images ``(N, H, W)`` or ``(N, H, W, C)`` and of its labels ``(N,)`` or ``(N, 1)``.
 
     Returns:
@@ -129,20 +125,16 @@ def image_set(
     )
 
 
-def pixel_parties(pixels: Array, share: float, parties: int, where: str) -> tuple[tuple[Columns, ...], Columns | None]:
+def pixel_parties(pixels: Array, share: float, parties: int, where: str) -> Parties:
     """Share out the pixel columns of bytes ``(N, H, W)`` or ``(N, H, W, C)``, from left to right.
 
     Each party's part is turned into floats by itself: with all parts at once, memory would hold the images three times.
     """
-    width = pixels.shape[2]
-    cuts = [*cut_points(width, share, parties, f"{where}: pixel columns"), width]
-    labels = [*passive_names(parties), ACTIVE]
-    held = [
-        Columns(party, scaled_images(pixels[:, :, a:b]))
-        for party, a, b in zip(labels, cuts, cuts[1:], strict=False)
-        if b > a
-    ]
-    return tuple(held[:parties]), held[parties] if len(held) > parties else None
+
+    def part(party: str, a: int, b: int) -> Columns:
+        return Columns(party, scaled_images(pixels[:, :, a:b]))
+
+    return cut_among(pixels.shape[2], share, parties, f"{where}: pixel columns", part)
 
 
 def scaled_images(pixels: Array) -> torch.Tensor:

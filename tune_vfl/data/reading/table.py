@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import lzma
-import zlib
-from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.data.reading.files import readable
 from tune_vfl.data.reading.parquet import is_parquet, read_parquet
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -71,11 +70,7 @@ def _with_points(frame: pd.DataFrame, form: TextForm) -> pd.DataFrame:
 
 
 def header(path: Path) -> list[str]:
-    """Return the names of a table's columns.
-
-    Raises:
-        DataError: as :func:`read_table`.
-    """
+    """Return the names of a table's columns."""
     if is_parquet(path):
         return [str(name) for name in read_parquet(path).columns]
     with readable(path):
@@ -118,33 +113,6 @@ def _records(file: IO[str], delimiter: str, *, strict: bool = False) -> Any:
     # A long text is a field like any other: the module's own limit is 131,072 characters.
     csv.field_size_limit(_LONGEST_FIELD)
     return csv.reader(file, delimiter=delimiter, strict=strict)
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Turn errors of reading a text file into errors that name the file.
-
-    Raises:
-        DataError: when it is corrupt, cut off, not text, or cannot be read.
-    """
-    try:
-        yield
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{path}: is corrupt or cut off ({error}); fetch the file again") from error
-    except UnicodeDecodeError as error:
-        kind = "UTF-8" if error.encoding == "utf-8" else error.encoding
-        raise DataError(
-            f"{path}: is not {kind} text ({error.reason}); is it a csv? save it as csv in UTF-8, or say its "
-            "`encoding`, such as cp1252 or utf-16"
-        ) from error
-    except UnicodeError as error:
-        raise DataError(f"{path}: is no text of the `encoding` that is said ({error}); correct it") from error
-    except csv.Error as error:
-        raise DataError(f"{path}: is not a well-formed csv ({error}); check its quotes") from error
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read ({error.strerror or error}); check the file and its permissions"
-        ) from error
 
 
 def _head(path: Path, names: Sequence[str] | None, form: TextForm) -> tuple[str, list[str]]:

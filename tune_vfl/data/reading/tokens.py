@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,13 +13,10 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.data.base import Columns
-from tune_vfl.data.partition import ACTIVE, cut_points, passive_names
+from tune_vfl.data.partition import Parties, cut_among
 from tune_vfl.data.reading.words import words_of
 from tune_vfl.data.sample import SampledOptions
 from tune_vfl.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PADDING, UNKNOWN, START = 0, 1, 2
 """Special tokens of the vocabulary: after a text's end, for a word not in it, and at the start of a party's part."""
@@ -30,8 +28,7 @@ class TextOptions(SampledOptions):
     tokens: int = Field(64, ge=2, description="length that texts are cut or filled to, all parties' parts together")
     vocabulary: int = Field(8000, ge=10, description="how many of the most frequent words have a token of their own")
     tokenizer: str | None = Field(
-        None,
-        description="folder or hub name of a transformers tokenizer instead: that of model.pretrained",
+        None, description="folder or hub name of a transformers tokenizer instead: that of model.pretrained"
     )
 
 
@@ -79,19 +76,14 @@ def _filled(rows: Sequence[Sequence[int]], length: int) -> Tensor:
     return torch.from_numpy(x)
 
 
-def text_parties(
-    x: Tensor, start: int, share: float, parties: int, where: str
-) -> tuple[tuple[Columns, ...], Columns | None]:
+def text_parties(x: Tensor, start: int, share: float, parties: int, where: str) -> Parties:
     """Share out consecutive positions of the tokens ``(N, L)``; each party's part begins with ``start``."""
-    cuts = [*cut_points(x.shape[1], share, parties, f"{where}: tokens"), x.shape[1]]
-    labels = [*passive_names(parties), ACTIVE]
     begin = torch.full((len(x), 1), start)
-    held = [
-        Columns(party, torch.cat([begin, x[:, a:b]], 1))
-        for party, a, b in zip(labels, cuts, cuts[1:], strict=False)
-        if b > a
-    ]
-    return tuple(held[:parties]), held[parties] if len(held) > parties else None
+
+    def part(party: str, a: int, b: int) -> Columns:
+        return Columns(party, torch.cat([begin, x[:, a:b]], 1))
+
+    return cut_among(x.shape[1], share, parties, f"{where}: tokens", part)
 
 
 def at_home(tokenizer: str | None) -> str | None:

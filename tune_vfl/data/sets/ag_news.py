@@ -14,7 +14,7 @@ from tune_vfl.data.reading.table import read_table
 from tune_vfl.data.reading.tokens import START, TextOptions, at_home, by_tokenizer, by_words, text_parties
 from tune_vfl.data.sample import training_sample
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named, Training
+from tune_vfl.spec import Training
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,8 +72,8 @@ class SectionedTexts(Loader[TextOptions]):
         return by_words(texts, np.arange(len(texts)) < trained, options), START
 
     def _recipe(self, options: TextOptions) -> Recipe:
-        model = {"name": "bert", "vocabulary": options.vocabulary, "positions": options.tokens + 1}
-        return Recipe(model=Named.model_validate(model), training=Training(epochs=6, batch_size=64, lr=1e-3))
+        training = Training(epochs=6, batch_size=64, lr=1e-3)
+        return Recipe.of("bert", training, vocabulary=options.vocabulary, positions=options.tokens + 1)
 
     def _read(self, root: Path, file: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[str]]:
         path = find(root, f"{self.folder}/{file}", self.source)

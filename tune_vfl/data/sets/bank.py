@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,19 +10,17 @@ from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
-from tune_vfl.data.encode import Encoding, encode_party
+from tune_vfl.data.base import Dataset, Loader, dataset
+from tune_vfl.data.encode import Encoding, encode_parties
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.partition import by_share
 from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.data.reading.table import read_table
+from tune_vfl.data.sets.steel_plates import labobf_recipe
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 LABEL = "y"
 
@@ -63,27 +61,17 @@ class Bank(Loader[BankOptions]):
         rows, notes = _rows(y, class_names, balance=options.balance)
         frame = frame.drop(columns=LABEL).iloc[rows.numpy()]
         partition = by_share(list(frame.columns), options.share, options.passive_parties, str(path))
-        codes = Encoding(codes="ordinal")
-
-        def party(name: str, columns: tuple[str, ...]) -> Columns:
-            return encode_party(frame, name, columns, str(path), codes)[0]
-
-        passive = tuple(party(name, columns) for name, columns in partition.passive.items())
+        passive, active, _ = encode_parties(frame, partition, str(path), Encoding(codes="ordinal"))
         return assemble(
             "bank",
-            (passive, party("active", partition.active) if partition.active else None),
+            (passive, active),
             y[rows],
             class_names,
             metric=options.metric,
-            recipe=_recipe(),
+            recipe=labobf_recipe(Training(epochs=100, batch_size=256, lr=1e-3), 100),
             test_share=1 / 11 if options.balance else 0.3,
             notes=notes,
         )
-
-
-def _recipe() -> Recipe:
-    model = Named.model_validate({"name": "mlp", "bottom_hidden": [64, 32], "embedding_dim": 10, "top_hidden": [32]})
-    return Recipe(model=model, training=Training(epochs=100, batch_size=256, lr=1e-3), auxiliary_per_class=100)
 
 
 def _rows(y: Tensor, class_names: tuple[str, ...], *, balance: bool) -> tuple[Tensor, list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,10 +19,7 @@ from tune_vfl.data.reading.public_images import scaled_images
 from tune_vfl.data.sample import training_sample
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
-from tune_vfl.spec import Named, Strict, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Strict, Training
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 _PLACES = ("bhi/IDC_regular_ps50_idx5", "IDC_regular_ps50_idx5", "bhi")
@@ -30,6 +28,7 @@ _CLASSES = ("benign", "carcinoma")
 _SIDE = 50
 _ROWS = 86_000
 _TEST_SHARE = 17 / 86
+TRAINING = Training(epochs=5, batch_size=64, optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=5e-4)
 _MIXED = "patches of one patient are among training and test rows alike; held_out: patients keeps patients apart"
 
 
@@ -72,7 +71,7 @@ class Bhi(Loader[BhiOptions]):
         tuples, labels, patients = _tuples(folder, root, options.passive_parties + 1)
         y = torch.from_numpy(labels)
         wanted = _ROWS if options.rows is None and len(y) > _ROWS else options.rows
-        kept, _, notes = training_sample(y, torch.empty(0, dtype=torch.int64), wanted, _CLASSES, self.name)
+        kept, _, notes = training_sample(y, None, wanted, _CLASSES, self.name)
         chosen = kept.numpy()
         parties = [
             Columns(party, _patches([tuples[row][k] for row in chosen], options.size))
@@ -85,18 +84,12 @@ class Bhi(Loader[BhiOptions]):
             y[kept],
             _CLASSES,
             metric=options.metric,
-            recipe=_recipe(),
+            recipe=Recipe.of("resnet20", TRAINING, 30, embedding_dim=5),
             test_rows=_held_out(patients[chosen], folder) if by_patient else None,
             test_share=_TEST_SHARE,
             notes=notes if by_patient else (*notes, _MIXED),
             where=f"{folder}: its folders 0 and 1",
         )
-
-
-def _recipe() -> Recipe:
-    model = Named.model_validate({"name": "resnet20", "embedding_dim": 5})
-    training = Training(epochs=5, batch_size=64, optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=5e-4)
-    return Recipe(model=model, training=training, auxiliary_per_class=30)
 
 
 def _tuples(folder: Path, root: Path, parties: int) -> tuple[list[list[Path]], Numbers, Numbers]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.reading.bundled import bundled_rows, bundled_table
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 _MEASURED = (
     *("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points"),
@@ -34,7 +31,7 @@ class BreastCancer(Loader[PartyOptions]):
     def load(self, options: PartyOptions, root: Path) -> Dataset:
         """Load the bundled table; the data root is not needed."""
         x, benign = bundled_rows("breast_cancer")
-        recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=32, lr=1e-3))
+        recipe = Recipe.of("mlp", Training(epochs=30, batch_size=32, lr=1e-3))
         names = ("benign", "malignant")
         return bundled_table(
             "breast_cancer", x, 1 - benign, columns=COLUMNS, class_names=names, options=options, recipe=recipe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.fetching import by_torchvision
@@ -11,10 +11,7 @@ from tune_vfl.data.reading.batches import images_of
 from tune_vfl.data.reading.files import find, holds
 from tune_vfl.data.reading.public_images import ImageSet, Part, fu_training, image_set, read_parts
 from tune_vfl.data.sample import SampledOptions
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _BATCHES = "cifar-10-batches-py"
@@ -29,19 +26,9 @@ MD5 = {
 }
 _OFFICIAL = (50_000, 10_000)
 _KNOWN = ImageSet(
-    name="cifar10",
-    shape=(32, 32, 3),
-    classes=_CLASSES,
-    recipe=Recipe(model=Named(name="resnet20"), training=fu_training(epochs=100), auxiliary_per_class=4),
+    name="cifar10", shape=(32, 32, 3), classes=_CLASSES, recipe=Recipe.of("resnet20", fu_training(epochs=100), 4)
 )
-_SAMPLE = replace(
-    _KNOWN,
-    recipe=Recipe(
-        model=Named.model_validate({"name": "lenet", "channels": [32, 64]}),
-        training=Training(epochs=30, batch_size=128, lr=1e-3),
-        auxiliary_per_class=4,
-    ),
-)
+_SAMPLE = replace(_KNOWN, recipe=Recipe.of("lenet", Training(epochs=30, batch_size=128, lr=1e-3), 4, channels=[32, 64]))
 
 
 @dataset("cifar10")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.fetching import by_torchvision
@@ -10,10 +10,6 @@ from tune_vfl.data.reading.batches import images_of, names_of
 from tune_vfl.data.reading.public_images import ImageSet, fu_training, image_set
 from tune_vfl.data.sample import SampledOptions
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FOLDER = "cifar-100-python"
 _ADDRESS = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
@@ -57,10 +53,6 @@ class Cifar100(Loader[SampledOptions]):
             name="cifar100",
             shape=(32, 32, 3),
             classes=tuple(classes),
-            recipe=Recipe(
-                model=Named.model_validate({"name": "resnet20", "embedding_dim": 100, "top_hidden": [200, 100, 100]}),
-                training=fu_training(epochs=150),
-                auxiliary_per_class=4,
-            ),
+            recipe=Recipe.of("resnet20", fu_training(epochs=150), 4, embedding_dim=100, top_hidden=[200, 100, 100]),
         )
         return image_set(known, [train], test, options, path=root / _FOLDER)

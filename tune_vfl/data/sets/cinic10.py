@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
@@ -11,10 +11,6 @@ from tune_vfl.data.reading.files import find_folder
 from tune_vfl.data.reading.pictures import pictures_of, read_pictures
 from tune_vfl.data.reading.public_images import ImageSet, Part, fu_training, image_set
 from tune_vfl.data.sample import SampledOptions
-from tune_vfl.spec import Named
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _ADDRESS = (
     "https://datashare.ed.ac.uk/handle/10283/3192 (CINIC-10.tar.gz, 687,544,992 bytes, MD5 "
@@ -26,7 +22,7 @@ _KNOWN = ImageSet(
     name="cinic10",
     shape=(32, 32, 3),
     classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-    recipe=Recipe(model=Named(name="resnet20"), training=fu_training(epochs=100), auxiliary_per_class=4),
+    recipe=Recipe.of("resnet20", fu_training(epochs=100), 4),
 )
 
 

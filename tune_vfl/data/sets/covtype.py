@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.base import Dataset, Loader, dataset
 from tune_vfl.data.fetching import download_errors
 from tune_vfl.data.partition import matrix_parties
 from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.numbers import read_numbers
 from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.data.sets.steel_plates import labobf_recipe
 from tune_vfl.errors import DataError
 from tune_vfl.machine.files import written_whole
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 _MEASURES = (
     *("Elevation", "Aspect", "Slope", "Horizontal_Distance_To_Hydrology", "Vertical_Distance_To_Hydrology"),
     *("Horizontal_Distance_To_Roadways", "Hillshade_9am", "Hillshade_Noon", "Hillshade_3pm"),
     "Horizontal_Distance_To_Fire_Points",
 )
-FEATURES = (
-    *_MEASURES,
-    *(f"Wilderness_Area_{k}" for k in range(1, 5)),
-    *(f"Soil_Type_{k}" for k in range(1, 41)),
-)
+FEATURES = (*_MEASURES, *(f"Wilderness_Area_{k}" for k in range(1, 5)), *(f"Soil_Type_{k}" for k in range(1, 41)))
 CLASSES = (
     *("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow", "Aspen", "Douglas-fir", "Krummholz"),
 )
@@ -81,7 +75,7 @@ class Covtype(Loader[SampledOptions]):
             raise DataError(f"{path}: the label in line {row + 1} is {labels[row]:g}, expected 1 to 7; fetch it again")
         y = torch.from_numpy(labels.astype(np.int64) - 1)
         x = torch.from_numpy(numbers[:, :-1].astype(np.float32))
-        kept, _, notes = training_sample(y, torch.empty(0, dtype=torch.int64), options.rows, CLASSES, "covtype")
+        kept, _, notes = training_sample(y, None, options.rows, CLASSES, "covtype")
         if len(y) != _OFFICIAL_ROWS:
             notes = (f"the file holds {len(y):,} of the official {_OFFICIAL_ROWS:,} rows", *notes)
         return assemble(
@@ -90,14 +84,8 @@ class Covtype(Loader[SampledOptions]):
             y[kept],
             CLASSES,
             metric=options.metric,
-            recipe=_recipe(),
+            recipe=labobf_recipe(Training(epochs=50, batch_size=256, lr=1e-3), 20),
             test_share=18 / 58,
             notes=notes,
             where=f"{path}: label (last) column",
         )
-
-
-def _recipe() -> Recipe:
-    model = Named.model_validate({"name": "mlp", "bottom_hidden": [64, 32], "embedding_dim": 10, "top_hidden": [32]})
-    training = Training(epochs=50, batch_size=256, lr=1e-3)
-    return Recipe(model=model, training=training, auxiliary_per_class=20)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,14 +17,10 @@ from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, Source, dataset
 from tune_vfl.data.options import ByImportance, PartyOptions
 from tune_vfl.data.partition import by_share
-from tune_vfl.data.reading.files import find_one
-from tune_vfl.data.reading.table import open_text, readable
+from tune_vfl.data.reading.files import find_one, readable
+from tune_vfl.data.reading.table import open_text
 from tune_vfl.errors import DataError, SpecError
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 COUNTS = tuple(f"I{k}" for k in range(1, 14))
 FEATURES = (*COUNTS, *(f"C{k}" for k in range(1, 27)))
@@ -71,18 +69,14 @@ class Criteo(Loader[CriteoOptions]):
         partition = by_share(FEATURES, options.share, options.passive_parties, str(path))
         passive = tuple(_hashed(party, columns, values, options) for party, columns in partition.passive.items())
         active = _hashed("active", partition.active, values, options) if partition.active else None
-        recipe = {"name": "mlp", "bottom_hidden": [64, 16], "embedding_dim": 4, "top_hidden": [8, 4]}
+        sizes = {"bottom_hidden": [64, 16], "embedding_dim": 4, "top_hidden": [8, 4]}
         return assemble(
             "criteo",
             (passive, active),
             y,
             _CLASSES,
             metric=options.metric,
-            recipe=Recipe(
-                model=Named.model_validate(recipe),
-                training=Training(epochs=5, batch_size=256, lr=1e-3),
-                auxiliary_per_class=50,
-            ),
+            recipe=Recipe.of("mlp", Training(epochs=5, batch_size=256, lr=1e-3), 50, **sizes),
             test_share=0.2,
             notes=(f"the first {len(y):,} rows of {path.name}",),
             where=f"{path}: label (first) column",

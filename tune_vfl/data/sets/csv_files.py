@@ -11,7 +11,7 @@ from tune_vfl.data.encode import encode_parties, encode_party
 from tune_vfl.data.merging import merge_categories
 from tune_vfl.data.options import share_in_order
 from tune_vfl.data.own_labels import OwnLabels, own_labels
-from tune_vfl.data.partition import by_list, by_share, check_excluded, without
+from tune_vfl.data.partition import Parties, by_list, by_share, check_excluded, without
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.holders import read_holders
 from tune_vfl.data.reading.joined import join, require
@@ -19,7 +19,7 @@ from tune_vfl.data.reading.table import TextForm, left_out, read_table
 from tune_vfl.data.row_split import ByTime, held_out
 from tune_vfl.data.table_options import CsvOptions
 from tune_vfl.errors import DataError, did_you_mean
-from tune_vfl.spec import Named, Training
+from tune_vfl.spec import Training
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -164,13 +164,7 @@ def _taken(frame: pd.DataFrame, labels: OwnLabels) -> pd.DataFrame:
 
 
 def _dataset(
-    parties: tuple[tuple[Columns, ...], Columns | None],
-    labels: OwnLabels,
-    frame: pd.DataFrame,
-    path: Path,
-    options: CsvOptions,
-    *,
-    notes: Sequence[str],
+    parties: Parties, labels: OwnLabels, frame: pd.DataFrame, path: Path, options: CsvOptions, *, notes: Sequence[str]
 ) -> Dataset:
     """Put the data set together; ``frame`` has the rows of the label party's file that are used."""
     by = options.row_split
@@ -178,7 +172,7 @@ def _dataset(
     if by is not None:
         column = by.time if isinstance(by, ByTime) else by.group
         held = held_out(by, frame[column], labels.y, labels.class_names, where=str(path), missing=options.missing)
-    recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=_batch_size(labels.y), lr=1e-3))
+    recipe = Recipe.of("mlp", Training(epochs=30, batch_size=_batch_size(labels.y), lr=1e-3))
     return assemble(
         "csv",
         parties,

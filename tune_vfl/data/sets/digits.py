@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 
@@ -11,10 +11,7 @@ from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.partition import image_parties
 from tune_vfl.data.reading.bundled import bundled_rows
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 
 @dataset("digits")
@@ -35,5 +32,5 @@ class Digits(Loader[PartyOptions]):
             torch.tensor(y, dtype=torch.int64),
             [str(k) for k in range(10)],
             metric=options.metric,
-            recipe=Recipe(model=Named(name="mlp"), training=Training(epochs=30, batch_size=64, lr=3e-3)),
+            recipe=Recipe.of("mlp", Training(epochs=30, batch_size=64, lr=3e-3)),
         )

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import bz2
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.base import Dataset, Loader, dataset
 from tune_vfl.data.options import SplitChoice
 from tune_vfl.data.partition import matrix_parties
-from tune_vfl.data.reading.files import find_one
+from tune_vfl.data.reading.files import find_one, readable
 from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.data.sets.steel_plates import labobf_recipe
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 _COLUMNS = 2_000
 _OFFICIAL = (400_000, 100_000)
@@ -74,16 +72,11 @@ class Epsilon(Loader[EpsilonOptions]):
             y[kept],
             _CLASSES,
             metric=options.metric,
-            recipe=_recipe(),
+            recipe=labobf_recipe(Training(epochs=50, batch_size=256, lr=1e-3), 100),
             test_rows=test_rows,
             notes=notes,
             where=f"{paths[0]}: labels",
         )
-
-
-def _recipe() -> Recipe:
-    model = Named.model_validate({"name": "mlp", "bottom_hidden": [64, 32], "embedding_dim": 10, "top_hidden": [32]})
-    return Recipe(model=model, training=Training(epochs=50, batch_size=256, lr=1e-3), auxiliary_per_class=100)
 
 
 def drawn(columns: int) -> list[int]:
@@ -108,7 +101,7 @@ def read_columns(
     """
     rows: list[np.ndarray[Any, np.dtype[np.float32]]] = []
     labels: list[int] = []
-    with _opened(path) as file:
+    with readable(path), bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             fields = line.split()
             if len(fields) != _COLUMNS + 1 or fields[0] not in _LABELS:
@@ -148,15 +141,3 @@ def _odd(path: Path, number: int, fields: Sequence[bytes]) -> DataError:
         f"{path}: line {number} has {max(len(fields) - 1, 0):,} columns, expected {_COLUMNS:,}; if it is cut off, "
         "fetch it again"
     )
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        with bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
-            yield file
-    except (EOFError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError(
-            f"{path}: is corrupt or cut off, or cannot be read ({reason}); check its permissions, or fetch it again"
-        ) from error

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.base import Dataset, Loader, dataset
 from tune_vfl.data.encode import Encoding, encode_parties
 from tune_vfl.data.options import Column, PartyOptions, SplitChoice
 from tune_vfl.data.partition import by_share
@@ -15,10 +15,7 @@ from tune_vfl.data.reading.files import find, holds
 from tune_vfl.data.reading.joined import require
 from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.data.reading.table import left_out, read_table
-from tune_vfl.data.sets.steel_plates import SteelPlates, fault_recipe
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.data.sets.steel_plates import FAULT_TRAINING, SteelPlates, labobf_recipe
 
 _PLACES = ("fault/fault.csv", "fault/fault.csv.gz")
 ADDRESS = "https://www.kaggle.com/datasets/guanlintao/classification-of-faults-dataset"
@@ -72,7 +69,7 @@ class Fault(Loader[FaultOptions]):
             y,
             class_names,
             metric=options.metric,
-            recipe=Recipe(model=fault_recipe().model, training=fault_recipe().training, auxiliary_per_class=30),
+            recipe=labobf_recipe(FAULT_TRAINING, 30),
             test_share=0.2,
             notes=[*notes, *said],
             where=f"{path}: label column {label!r}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 
@@ -16,10 +16,7 @@ from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.data.reading.table import read_table
 from tune_vfl.data.sample import SampledOptions, training_sample
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 LABEL = "SeriousDlqin2yrs"
 FEATURES = (
@@ -57,7 +54,7 @@ class GiveMeSomeCredit(Loader[SampledOptions]):
         y, found = encode_labels(frame[LABEL], f"{path}: label column {LABEL!r}")
         if found != ("0", "1"):
             raise DataError(f"{path}: label column {LABEL!r} holds {', '.join(found)}, expected 0 and 1")
-        kept, _, notes = training_sample(y, torch.empty(0, dtype=torch.int64), options.rows, _CLASSES, self.name)
+        kept, _, notes = training_sample(y, None, options.rows, _CLASSES, self.name)
         partition = by_share(FEATURES, options.share, options.passive_parties, str(path))
         passive, active, said = encode_parties(frame, partition, str(path), Encoding())
         return assemble(
@@ -75,9 +72,8 @@ class GiveMeSomeCredit(Loader[SampledOptions]):
 
 def credit_recipe() -> Recipe:
     """Return the net in LADSG's sizes, and a training."""
-    options = {"name": "mlp", "bottom_hidden": [64, 32, 16], "embedding_dim": 10, "top_hidden": [32, 16]}
     training = Training(epochs=20, batch_size=1024, lr=1e-3)
-    return Recipe(model=Named.model_validate(options), training=training, auxiliary_per_class=50)
+    return Recipe.of("mlp", training, 50, bottom_hidden=[64, 32, 16], embedding_dim=10, top_hidden=[32, 16])
 
 
 def _shortened(columns: Columns, kept: torch.Tensor, path: Path) -> Columns:

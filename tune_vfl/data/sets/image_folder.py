@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -15,10 +17,6 @@ from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.pictures import SUFFIXES, read_picture, visible
 from tune_vfl.data.sets.npz_images import Array, ImageOptions, own_images
 from tune_vfl.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _TRAIN, _TEST = ("train", "val", "valid", "validation"), "test"
 Side = Annotated[int, Field(ge=1, le=4096)]

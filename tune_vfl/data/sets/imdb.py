@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,12 +17,10 @@ from tune_vfl.data.reading.imdb_files import read_reviews
 from tune_vfl.data.reading.words import top_words
 from tune_vfl.data.sample import SampledOptions, training_sample
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 _CLASSES = ("negative", "positive")
+TRAINING = Training(epochs=300, batch_size=1028, lr=1e-4)
 
 
 class ImdbOptions(SampledOptions):
@@ -60,33 +58,21 @@ class Imdb(Loader[ImdbOptions]):
         y = torch.from_numpy(read.y)
         test_rows = torch.from_numpy(np.flatnonzero(read.is_test))
         kept, test_rows, notes = training_sample(y, test_rows, options.rows, _CLASSES, "imdb")
+        x_kept = torch.from_numpy(x)[kept]
+        passive, active = matrix_parties(x_kept, words, options.share, options.passive_parties, "imdb")
         return assemble(
             "imdb",
-            _as_they_are(
-                matrix_parties(torch.from_numpy(x)[kept], words, options.share, options.passive_parties, "imdb")
-            ),
+            (tuple(_unscaled(party) for party in passive), active and _unscaled(active)),
             y[kept],
             _CLASSES,
             metric=options.metric,
-            recipe=_recipe(),
+            recipe=Recipe.of("gafm", TRAINING, bottom_hidden=[256, 128], activation="relu", dropout=0.5),
             test_rows=test_rows,
             notes=(*read.notes, *notes),
             where=f"{read.path}: {read.labels}",
         )
 
 
-def _recipe() -> Recipe:
-    model = Named.model_validate({"name": "gafm", "bottom_hidden": [256, 128], "activation": "relu", "dropout": 0.5})
-    return Recipe(model=model, training=Training(epochs=300, batch_size=1028, lr=1e-4))
-
-
-def _as_they_are(
-    parties: tuple[tuple[Columns, ...], Columns | None],
-) -> tuple[tuple[Columns, ...], Columns | None]:
+def _unscaled(columns: Columns) -> Columns:
     """Mark no column as standardized, as published: zeros and ones are on one scale already."""
-
-    def plain(columns: Columns) -> Columns:
-        return replace(columns, scaled=torch.zeros(len(columns.names), dtype=torch.bool))
-
-    passive, active = parties
-    return tuple(plain(c) for c in passive), None if active is None else plain(active)
+    return replace(columns, scaled=torch.zeros(len(columns.names), dtype=torch.bool))

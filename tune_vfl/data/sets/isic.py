@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pydantic import Field
 
@@ -11,10 +11,7 @@ from tune_vfl.data.options import SplitChoice
 from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.public_images import ImageSet, image_set, read_parts
 from tune_vfl.data.sample import SampledOptions
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 
 class IsicOptions(SampledOptions):
@@ -45,12 +42,11 @@ class Isic(Loader[IsicOptions]):
             "https://www.isic-archive.com; write gray images of 64x64 pixels as x (uint8, N x 64 x 64 x 1) and y with "
             "numpy.savez",
         )
-        model = Named.model_validate({"name": "lenet", "embedding_dim": 40})
         known = ImageSet(
             name="isic",
             shape=(64, 64, 1),
             classes=("benign", "melanoma"),
-            recipe=Recipe(model=model, training=Training(epochs=30, batch_size=256, lr=1e-4)),
+            recipe=Recipe.of("lenet", Training(epochs=30, batch_size=256, lr=1e-4), embedding_dim=40),
             test_share=0.2,
         )
         return image_set(known, read_parts(path, known, [("x", "y")]), None, options, path=path)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-import torch
 from pydantic import Field
 
 from tune_vfl.data.assemble import assemble
@@ -20,9 +19,6 @@ from tune_vfl.data.reading.table import left_out, read_table
 from tune_vfl.data.sample import SampledOptions, training_sample
 from tune_vfl.data.sets.give_me_some_credit import GiveMeSomeCredit, credit_recipe
 from tune_vfl.errors import DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PLACES = ("loan/loan.csv", "loan/loan.csv.gz", "loan/loan.parquet")
 _COLUMNS, _ROWS = 156, 100_000
@@ -65,7 +61,7 @@ class Loan(Loader[LoanOptions]):
             raise DataError(f"{where}: has {len(class_names)} classes, expected 2; name another column as label")
         features = [name for name in frame.columns if name != label]
         rows = _ROWS if options.rows is None and len(y) > _ROWS else options.rows
-        kept, _, said = training_sample(y, torch.empty(0, dtype=torch.int64), rows, class_names, self.name)
+        kept, _, said = training_sample(y, None, rows, class_names, self.name)
         counted = [f"{path.name} has {len(features)} columns, LADSG counts 156"] * (len(features) != _COLUMNS)
         partition = by_share(features, options.share, options.passive_parties, str(path))
         passive, active, found = encode_parties(frame, partition, str(path), Encoding())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +16,7 @@ from tune_vfl.data.reading.files import find_one
 from tune_vfl.data.reading.idx import read_idx
 from tune_vfl.data.sample import SampledOptions, training_sample
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _CLASSES = tuple(str(k) for k in range(10))
@@ -57,14 +55,14 @@ class Mnist(Loader[SampledOptions]):
         test_rows = torch.arange(len(train[1]), len(y))
         kept, test_rows, notes = training_sample(y, test_rows, options.rows, _CLASSES, "mnist")
         images = torch.from_numpy(pixels[kept.numpy()].astype(np.float32)).unsqueeze(1) / 255
-        model = Named.model_validate({"name": "mlp", "bottom_hidden": [32], "embedding_dim": 10, "top_hidden": [32]})
+        training = Training(epochs=30, batch_size=1024, lr=3e-3)
         return assemble(
             "mnist",
             image_parties(images, options.share, options.passive_parties, "mnist"),
             y[kept],
             _CLASSES,
             metric=options.metric,
-            recipe=Recipe(model=model, training=Training(epochs=30, batch_size=1024, lr=3e-3), auxiliary_per_class=4),
+            recipe=Recipe.of("mlp", training, 4, bottom_hidden=[32], embedding_dim=10, top_hidden=[32]),
             test_rows=test_rows,
             notes=notes,
             where=f"{root / 'MNIST/raw'}: labels",

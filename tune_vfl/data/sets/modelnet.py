@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,10 +19,7 @@ from tune_vfl.data.reading.pictures import pictures_of, read_pictures, visible
 from tune_vfl.data.reading.public_images import scaled_images
 from tune_vfl.data.sample import training_sample
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named, Strict, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Strict, Training
 
 VIEWS = 12
 _PLACES = ("modelnet40_images_new_12x", "modelnet40v1png")
@@ -82,9 +80,7 @@ class Modelnet(Loader[ModelnetOptions]):
             y[kept],
             classes,
             metric=options.metric,
-            recipe=Recipe(
-                model=Named(name="lenet"), training=Training(epochs=30, batch_size=64, lr=1e-3), auxiliary_per_class=9
-            ),
+            recipe=Recipe.of("lenet", Training(epochs=30, batch_size=64, lr=1e-3), 9),
             test_rows=test_rows,
             notes=notes,
             where=f"{folder}: its folders of classes",

@@ -19,7 +19,7 @@ from tune_vfl.data.own_labels import own_labels
 from tune_vfl.data.partition import image_parties
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named, Training
+from tune_vfl.spec import Training
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,10 +111,10 @@ def own_images(
         path: the file or folder, for messages.
         pixels: ``(N, H, W)`` or ``(N, H, W, C)``.
         labels: N labels as the file has them.
-        options: how the width is cut, the metric, and what the labels mean.
+        options: the partition of the width, the metric, and the meaning of the labels.
         test_rows: the official test rows, where there are any.
         where: names the labels, for messages.
-        notes: what a reader of the results must know.
+        notes: facts that limit the results.
 
     Raises:
         DataError: for pixels out of range, labels that are no classes, or fewer pixel columns than parties.
@@ -128,7 +128,7 @@ def own_images(
         found.y,
         found.class_names,
         metric=options.metric,
-        recipe=Recipe(model=Named(name=model), training=Training(epochs=20, batch_size=128, lr=1e-3)),
+        recipe=Recipe.of(model, Training(epochs=20, batch_size=128, lr=1e-3)),
         test_rows=found.test_rows,
         where=where,
         hint=found.hint,

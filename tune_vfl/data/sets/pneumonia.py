@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.public_images import ImageSet, image_set, read_parts
 from tune_vfl.data.sample import SampledOptions
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 _KNOWN = ImageSet(
     name="pneumonia",
     shape=(28, 28),
     classes=("normal", "pneumonia"),
-    recipe=Recipe(
-        model=Named(name="lenet"),
-        training=Training(epochs=20, batch_size=64, lr=1e-3),
-        auxiliary_per_class=30,
-    ),
+    recipe=Recipe.of("lenet", Training(epochs=20, batch_size=64, lr=1e-3), 30),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 from pydantic import Field
@@ -16,10 +16,7 @@ from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.labels import encode_labels
 from tune_vfl.data.reading.table import read_table
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 _WORDS = (
     "make address all 3d our over remove internet order mail receive will people report addresses free",
@@ -64,5 +61,5 @@ class Spambase(Loader[SpambaseOptions]):
             y,
             ("ham", "spam"),
             metric=options.metric,
-            recipe=Recipe(model=Named(name="gafm"), training=Training(epochs=300, batch_size=1028, lr=1e-4)),
+            recipe=Recipe.of("gafm", Training(epochs=300, batch_size=1028, lr=1e-4)),
         )

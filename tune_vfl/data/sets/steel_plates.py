@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -14,11 +15,7 @@ from tune_vfl.data.partition import matrix_parties
 from tune_vfl.data.reading.files import find
 from tune_vfl.data.reading.table import read_table
 from tune_vfl.errors import DataError
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 FAULTS = (
     *("Pastry_Fault", "Z_Scratch_Fault", "K_Scatch_Fault", "Stains_Fault", "Dirtiness_Fault", "Bumps_Fault"),
@@ -26,6 +23,8 @@ FAULTS = (
 )
 CLASSES = ("pastry", "z_scratch", "k_scratch", "stains", "dirtiness", "bumps", "other")
 _FEATURES = 27
+FAULT_TRAINING = Training(epochs=50, batch_size=64, lr=1e-3)
+"""LabObf's training on its fault data."""
 
 
 @dataset("steel_plates")
@@ -45,11 +44,7 @@ class SteelPlates(Loader[PartyOptions]):
         return self.read(options, root, name=self.name)
 
     def read(self, options: PartyOptions, root: Path, *, name: str, notes: Sequence[str] = ()) -> Dataset:
-        """Read the same file under another name, for a data set whose own file is missing.
-
-        Raises:
-            DataError: as :meth:`load`.
-        """
+        """Read the same file under another name, for a data set whose own file is missing."""
         path = find(
             root,
             "steel_plates_faults/steel_plates_faults.csv",
@@ -72,18 +67,16 @@ class SteelPlates(Loader[PartyOptions]):
             _labels(columns.x[:, _FEATURES:], path),
             CLASSES,
             metric=options.metric,
-            recipe=fault_recipe(),
+            recipe=labobf_recipe(FAULT_TRAINING),
             test_share=0.2,
             notes=notes,
             where=f"{path}: the {len(FAULTS)} fault columns",
         )
 
 
-def fault_recipe() -> Recipe:
-    """Return LabObf's training recipe for its fault data."""
-    options = {"name": "mlp", "bottom_hidden": [64, 32], "embedding_dim": 10, "top_hidden": [32]}
-    training = Training(epochs=50, batch_size=64, lr=1e-3)
-    return Recipe(model=Named.model_validate(options), training=training, auxiliary_per_class=10)
+def labobf_recipe(training: Training, per_class: int = 10) -> Recipe:
+    """Return LabObf's network with a training and so many labeled rows a class."""
+    return Recipe.of("mlp", training, per_class, bottom_hidden=[64, 32], embedding_dim=10, top_hidden=[32])
 
 
 def _labels(flags: torch.Tensor, path: Path) -> torch.Tensor:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.reading.bundled import bundled_rows, bundled_table
-from tune_vfl.spec import Named, Training
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tune_vfl.spec import Training
 
 COLUMNS = (
     *("alcohol", "malic_acid", "ash", "alcalinity_of_ash", "magnesium", "total_phenols", "flavanoids"),
@@ -29,6 +26,6 @@ class Wine(Loader[PartyOptions]):
     def load(self, options: PartyOptions, root: Path) -> Dataset:
         """Load the bundled table; the data root is not needed."""
         x, y = bundled_rows("wine")
-        recipe = Recipe(model=Named(name="mlp"), training=Training(epochs=50, batch_size=32, lr=1e-3))
+        recipe = Recipe.of("mlp", Training(epochs=50, batch_size=32, lr=1e-3))
         names = [f"class_{k}" for k in range(3)]
         return bundled_table("wine", x, y, columns=COLUMNS, class_names=names, options=options, recipe=recipe)
