@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.describe import spans
 from reports.frames import frame_of
+from reports.rows import numbers
 from tune_vfl.analysis import formatting
 from tune_vfl.spec.cell import qualified
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from reports.gathered import Gathered
     from tune_vfl.analysis.joint_front import JointPoint
     from tune_vfl.analysis.tables import Ranking
-    from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
+
+
+_NUMBERS = ("utility", "kept", "leakage")
 
 
 class Row(NamedTuple):
@@ -57,23 +60,16 @@ def front_table(data: Gathered) -> Table:
     for point in sorted(found.front, key=lambda p: (p.objectives[1], p.name)):
         outcome = point.trial.outcome
         is_chosen = chosen is not None and (chosen.study, chosen.number) == (point.study, point.number)
-        utility, leakage, kept = _texts(data, outcome, point.sure)
+        known = numbers(outcome, point.sure, found.alone)
         what = formatting.setting(point.params, names.moved[point.study])
         marks = [m for m, holds in (("recommended", is_chosen), ("confirmed", point.confirmed)) if holds]
         setting = what if lone else f"{names.called[point.study]} {what}"
-        cells = (setting, utility, kept, leakage, _worst(outcome), f"{point.chance:.0%}", ", ".join(marks), point.name)
+        chance, marked = f"{point.chance:.0%}", ", ".join(marks)
+        cells = (setting, *(known[k] for k in _NUMBERS), _worst(outcome), chance, marked, point.name)
         rows.append(Row(cells, "chosen" if is_chosen else ""))
         records.append(_front_record(point, recommended=is_chosen))
-    head: tuple[str, ...] = (
-        "setting ",
-        metric,
-        "gain kept",
-        "leakage",
-        "strongest attack ",
-        "on the front",
-        " ",
-        "--select ",
-    )
+    head: tuple[str, ...]
+    head = ("setting ", metric, "gain kept", "leakage", "strongest attack ", "on the front", " ", "--select ")
     who = data.found.alone.who if data.found.alone else "the label party"
     note = (
         "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to what "
@@ -88,24 +84,12 @@ def front_table(data: Gathered) -> Table:
 def _reference_rows(data: Gathered) -> Iterator[Row]:
     found = data.found
     if found.undefended is not None:
-        utility, leakage, kept = _texts(data, found.undefended, found.undefended_sure)
-        yield Row(("undefended", utility, kept, leakage, _worst(found.undefended), "", "", ""), "reference")
+        known = numbers(found.undefended, found.undefended_sure, found.alone)
+        cells = ("undefended", *(known[k] for k in _NUMBERS), _worst(found.undefended), "", "", "")
+        yield Row(cells, "reference")
     if found.alone is not None:
         own = formatting.span(found.alone.utility, found.alone.interval)
         yield Row((f"{found.alone.who} alone", own, "0%", "–", "", "", "", ""), "reference")
-
-
-def _texts(data: Gathered, outcome: Outcome, sure: Certainty | None) -> tuple[str, str, str]:
-    """Return utility and leakage with their intervals, and the retained share of the federation's gain."""
-    utility, leakage = outcome.objectives
-    intervals = (sure.utility_interval, sure.leakage_interval) if sure else (None, None)
-    kept = data.found.alone.kept(utility) if data.found.alone else None
-    spread = outcome.utility.std if outcome.utility else None
-    return (
-        formatting.span(utility, intervals[0], spread),
-        formatting.span(leakage, intervals[1], outcome.leakage_std),
-        "–" if kept is None else f"{kept:.0%}",
-    )
 
 
 def _worst(outcome: Outcome) -> str:
@@ -117,9 +101,11 @@ def _worst(outcome: Outcome) -> str:
 def _front_record(point: JointPoint, *, recommended: bool) -> dict[str, Any]:
     outcome = point.trial.outcome
     (utility, leakage), (up, across) = outcome.objectives, spans(outcome, point.sure)
-    head = {"dataset": point.dataset, "study": point.study, "defense": point.defense, "number": point.number}
     return {
-        **head,
+        "dataset": point.dataset,
+        "study": point.study,
+        "defense": point.defense,
+        "number": point.number,
         **{qualified(k): v for k, v in point.params.items()},
         "recommended": recommended,
         "utility": utility,
@@ -157,18 +143,20 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
         rows.append(Row((str(place), data.names.setting(point), utility, bound, f"{rank.best:.0%}")))
     for rank in ranking.rows:
         low, high = rank.utility_interval or (None, None)
-        known = (
-            {"study": rank.point.study, "number": rank.point.number} if rank.point else {"study": None, "number": None}
-        )
-        numbers = {
-            "utility": rank.utility,
-            "utility_low": low,
-            "utility_high": high,
-            "leakage_upper": rank.leakage_upper,
-        }
-        end = {"best": rank.best, "least": rank.least}
         records.append(
-            {"dataset": data.found.dataset, "cap": ranking.cap, "defense": rank.defense, **known, **numbers, **end}
+            {
+                "dataset": data.found.dataset,
+                "cap": ranking.cap,
+                "defense": rank.defense,
+                "study": rank.point and rank.point.study,
+                "number": rank.point and rank.point.number,
+                "utility": rank.utility,
+                "utility_low": low,
+                "utility_high": high,
+                "leakage_upper": rank.leakage_upper,
+                "best": rank.best,
+                "least": rank.least,
+            }
         )
     without = [
         r.defense + (f" ({formatting.score(r.least, digits=2)})" if r.least is not None else "")
@@ -197,14 +185,9 @@ def attack_table(data: Gathered) -> Table:
             shades.append(met.advantage if met is not None else 0.0)
             if met is not None:
                 low, high = met.interval or (None, None)
-                known = {
-                    "dataset": data.found.dataset,
-                    "defense": defense,
-                    "attack": attack,
-                    "advantage": met.advantage,
-                }
-                tail = {"low": low, "high": high, "worst": met.worst, "share": met.share, "weak": met.weak}
-                records.append({**known, **tail})
+                known = {"dataset": data.found.dataset, "defense": defense, "attack": attack}
+                size = {"advantage": met.advantage, "low": low, "high": high}
+                records.append({**known, **size, "worst": met.worst, "share": met.share, "weak": met.weak})
         setting = formatting.setting(point.params, data.names.moved[point.study]) if point else "–"
         rows.append(Row((defense, setting, *cells)))
         heat.append((0.0, 0.0, *shades))
@@ -224,15 +207,8 @@ def cost_table(data: Gathered) -> Table:
         name = data.names.called[part.name]
         counted = len(part.counted)
         times = "–" if part.cost is None else f"{part.cost:.2f}"
-        cells = (
-            name,
-            times,
-            str(counted),
-            formatting.score(train, digits=1),
-            formatting.score(attack, digits=1),
-            f"{minutes:.1f}",
-        )
-        rows.append(Row(cells))
+        seconds = (formatting.score(train, digits=1), formatting.score(attack, digits=1))
+        rows.append(Row((name, times, str(counted), *seconds, f"{minutes:.1f}")))
         known = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": part.cost}
         records.append(
             {**known, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
@@ -255,16 +231,8 @@ def failure_table(data: Gathered) -> Table:
     for failure in data.failures:
         where = ", ".join(f"{data.names.called.get(s, s)} {n}" for s, n in failure.where.items())
         rows.append(Row((failure.outcome, str(failure.count), where, failure.reason)))
-        records += [
-            {
-                "dataset": data.found.dataset,
-                "outcome": failure.outcome,
-                "reason": failure.reason,
-                "study": s,
-                "trials": n,
-            }
-            for s, n in failure.where.items()
-        ]
+        known = {"dataset": data.found.dataset, "outcome": failure.outcome, "reason": failure.reason}
+        records += [{**known, "study": s, "trials": n} for s, n in failure.where.items()]
     return Table("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", frame_of(records))
 
 

@@ -68,10 +68,7 @@ def spans(outcome: Outcome, sure: Certainty | None) -> tuple[Span, Span]:
     utility, leakage = outcome.objectives
     wide, high = outcome.utility.std if outcome.utility else 0.0, outcome.leakage_std or 0.0
     known = (sure.utility_interval, sure.leakage_interval) if sure else (None, None)
-    return (
-        within(known[0] or (utility - wide, utility + wide)),
-        within(known[1] or (leakage - high, leakage + high)),
-    )
+    return (within(known[0] or (utility - wide, utility + wide)), within(known[1] or (leakage - high, leakage + high)))
 
 
 def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:

@@ -6,12 +6,10 @@ Coordinates are values of the metric; the drawing modules compute positions on p
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 from reports.looks import Look
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Span = tuple[float, float]
 

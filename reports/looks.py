@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255")
 """Six colors of Okabe and Ito (2008) that are visible on white, and Tol's wine."""
@@ -14,15 +12,7 @@ DARK = (*COLORS[:-1], "#f0e442")
 """The same for a dark page, with Okabe and Ito's yellow in the place of wine."""
 
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "star", "plus")
-SIGNS = {
-    "circle": "●",
-    "square": "■",
-    "triangle": "▲",
-    "diamond": "◆",
-    "down": "▼",
-    "star": "★",
-    "plus": "✚",
-}
+SIGNS = {"circle": "●", "square": "■", "triangle": "▲", "diamond": "◆", "down": "▼", "star": "★", "plus": "✚"}
 """The shapes as characters, for keys in a text."""
 
 MANY = len(COLORS) * 4

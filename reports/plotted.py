@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from reports.figure import Axis, Figure, Label, Line, Mark, Marks, Span
 from reports.looks import COLORS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from reports.figure import Axis, Figure, Label, Line, Mark, Marks, Span
 
 # A color that begins with a dollar is a CSS variable of the page, with another value in the dark theme.
 INK, SOFT, LINE, MUTED, CARD = "$ink", "$soft", "$line", "$muted", "$card"

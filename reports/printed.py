@@ -6,7 +6,7 @@ from io import BytesIO
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports.figure import ticks
+from reports.figure import Axis, Figure, Mark, Marks, Span, ticks
 from reports.labels import Box, Placed, Wish, boxes_around, place
 from reports.looks import COLORS
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-    from reports.figure import Axis, Figure, Mark, Marks, Span
 
 INK, SOFT, GRID, MUTED = "#1d2733", "#5b6773", "#e3e7eb", "#9aa5b1"
 _DPI, _FONT = 100, 13.0
@@ -55,12 +54,7 @@ def drawn(figure: Figure) -> Drawing:
 
     drawing = Drawing(figsize=(_WIDTH / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="white")
     axes = drawing.add_axes(
-        (
-            _PLOT.x / _WIDTH,
-            1 - (_PLOT.y + _PLOT.height) / _HEIGHT,
-            _PLOT.width / _WIDTH,
-            _PLOT.height / _HEIGHT,
-        )
+        (_PLOT.x / _WIDTH, 1 - (_PLOT.y + _PLOT.height) / _HEIGHT, _PLOT.width / _WIDTH, _PLOT.height / _HEIGHT)
     )
     scale = _Scale(figure.x.limits, figure.y.limits)
     _frame(axes, figure)

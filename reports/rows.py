@@ -8,7 +8,7 @@ from tune_vfl.analysis import formatting
 
 if TYPE_CHECKING:
     from reports.story import Story
-    from tune_vfl.analysis.reliability import Reliability
+    from tune_vfl.analysis.reliability import LocalBaseline, Reliability
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import AttackScore, Outcome
     from tune_vfl.records.studies import StudyRecord
@@ -58,16 +58,27 @@ def study_rows(record: StudyRecord, told: Story) -> StudyRows:
 
 
 def _texts(outcome: Outcome, sure: Certainty | None, trust: Reliability) -> dict[str, Any]:
-    utility, leakage = outcome.utility, outcome.leakage
-    kept = trust.alone.kept(utility.mean) if trust.alone and utility else None
     return {
-        "utility": formatting.span(utility.mean, sure.utility_interval if sure else None, utility.std)
-        if utility
-        else "–",
-        "kept": "–" if kept is None else f"{kept:.0%}",
-        "leakage": formatting.span(leakage, sure.leakage_interval if sure else None, outcome.leakage_std),
+        **numbers(outcome, sure, trust.alone),
         "worst": formatting.score(sure.leakage_worst_seed) if sure else "–",
         "attacks": {name: _attack(score) for name, score in outcome.attacks.items()},
+    }
+
+
+def numbers(outcome: Outcome, sure: Certainty | None, alone: LocalBaseline | None) -> dict[str, str]:
+    """Return an ok outcome's utility and leakage with their intervals, and the retained share of the federation's gain.
+
+    Args:
+        outcome: the outcome.
+        sure: its intervals; None shows standard deviations.
+        alone: the label party's own model; None without one.
+    """
+    utility, leakage = outcome.objectives
+    intervals = (sure.utility_interval, sure.leakage_interval) if sure else (None, None)
+    return {
+        "utility": formatting.span(utility, intervals[0], outcome.utility.std if outcome.utility else None),
+        "leakage": formatting.span(leakage, intervals[1], outcome.leakage_std),
+        "kept": "–" if alone is None else f"{kept:.0%}" if (kept := alone.kept(utility)) is not None else "–",
     }
 
 

@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.compared import (
+    Ranked,
     Row,
     Table,
     attack_table,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from reports.compared import Ranked
     from reports.figure import Figure
     from reports.gathered import Gathered
     from tune_vfl.records.studies import StudyRecord

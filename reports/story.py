@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from reports.confirmed import again
 from reports.frontier import FrontierInfo, Point, frontier_info
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.not_examined import aims, untried
 from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
+from tune_vfl.records.studies import StudyRecord
+from tune_vfl.spec import Named
 from tune_vfl.spec.cell import is_ordinary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tune_vfl.outcome import Outcome
-    from tune_vfl.records.studies import StudyRecord
-    from tune_vfl.spec import Named
 
 
 class Story(NamedTuple):
@@ -135,18 +131,16 @@ def _useless(info: FrontierInfo) -> list[str]:
 def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
     """Warn of weak attacks, whose small success is no evidence for the defense."""
     found = []
-    ok, front = {t.number: t for t in record.ok}, sorted(p.number for p in info.front)
-    on_front = {n: ok[n] for n in front}
     for name in dict.fromkeys(name for p in info.front for name in p.weak):
-        numbers = [n for n, t in on_front.items() if name in t.outcome.attacks and _is_weak(t.outcome, name)]
+        numbers = sorted(p.number for p in info.front if name in p.weak)
         trials = f"trial{'s' if len(numbers) > 1 else ''} {formatting.listed([str(n) for n in numbers])}"
         found.append(
             f"Attack too weak: {name} on {trials} of the front found less than the same attack finds "
             "on a model that was never trained. "
             "That says that the attack is too weak there, not that the defense is good."
         )
-    knee = info.knee
-    if knee and knee.weak and len(knee.weak) == len(ok[knee.number].outcome.attacks):
+    knee, attacks = info.knee, {t.number: t.outcome.attacks for t in record.ok}
+    if knee and knee.weak and len(knee.weak) == len(attacks[knee.number]):
         found.insert(0, "Every attack was too weak at the knee: its leakage says nothing about the defense.")
     if info.undefended and info.undefended.leakage < NOTHING_TO_PROTECT:
         found.insert(
@@ -155,10 +149,6 @@ def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
             "this study cannot tell good settings from bad ones. Use stronger attacks or more auxiliary labels.",
         )
     return found
-
-
-def _is_weak(outcome: Outcome, name: str) -> bool:
-    return outcome.attacks[name].weak_attack
 
 
 def _blind(record: StudyRecord) -> list[str]:

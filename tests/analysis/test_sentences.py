@@ -8,7 +8,6 @@ from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision, Far, Reference, Setting, Strongest
 from tune_vfl.analysis.formatting import short, short_span
 from tune_vfl.analysis.joint_front import joint_of
-from tune_vfl.analysis.tables import Failure
 from tune_vfl.evaluation.checks import Check
 
 MARVELL = Setting(
@@ -57,9 +56,6 @@ def test_what_to_deploy_in_the_issue_s_manner() -> None:
         "No setting of mid leaks so little.",
     ]
     assert sentences.reliability(DEPLOY) == "The one check holds."
-    assert sentences.question(DEPLOY).endswith(
-        "the most useful on spambase that keeps leakage<=0.3 with 90% confidence?"
-    )
 
 
 def test_a_compromise_that_may_protect_nothing_is_said_to() -> None:
@@ -94,8 +90,3 @@ def test_every_verdict_has_words() -> None:
     assert sentences.sentences(decide(empty, joint_of(empty))) == [
         "No answer yet on breast_cancer: no trial has come to a result."
     ]
-
-
-def test_tables_in_words() -> None:
-    failure = Failure("oom", "memory full", 3, {"camp-kdk": 2, "camp-iso": 1})
-    assert sentences.failure_words(failure) == "3 trials ended as oom: memory full; camp-kdk (2) and camp-iso (1)."

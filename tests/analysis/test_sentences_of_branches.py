@@ -14,7 +14,7 @@ from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import checks_together, unexamined
 from tune_vfl.analysis.select import default_selection, select
 from tune_vfl.analysis.summary import summary
-from tune_vfl.analysis.tables import Failure, rankings
+from tune_vfl.analysis.tables import rankings
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.records.campaigns import Skipped
@@ -85,8 +85,6 @@ def test_nothing_to_deploy_in_words() -> None:
     assert sentences.reliability(replace(failing, checks=two[:1])) == "1 of 1 check fails: x."
     assert sentences.reliability(replace(failing, checks=(two[1], two[1]))) == "All 2 checks hold."
     assert sentences.reliability(replace(failing, checks=())) == "Nothing was checked."
-    assert sentences.question(failing) == "Which defense, at which setting, is the best compromise on wine?"
-    assert sentences.failure_words(Failure("oom", "", 1, {"a": 1})) == "1 trial ended as oom; a (1)."
 
 
 def test_a_summary_key_by_key() -> None:

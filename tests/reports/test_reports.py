@@ -41,17 +41,6 @@ def by_all(record):
     return replace(record, cell=record.cell.model_copy(update={"attacks": (*record.cell.attacks, *rest)}))
 
 
-# What is computed before it is drawn
-
-
-def test_fixed_parameters_stay_out_of_labels():
-    record = study_of((0.9, 0.8))
-    trial = replace(record.trials[0], params={"scale": 0.5, "keep": 0.25})
-    fixed = replace(record, trials=(trial,), cell=record.cell.model_copy(update={"fixed": {"keep": 0.25}}))
-    assert frontier_info(fixed).points[0].label == "0.5"
-    assert frontier_info(replace(record, trials=(trial,))).points[0].label == "scale=0.5, keep=0.25"
-
-
 # Tables
 
 

@@ -1,24 +1,20 @@
-"""Alternatives to a recommended setting: the runner-up, clearly worse defenses, and what would change the choice."""
+"""Alternatives to a recommended setting: the runner-up, clearly worse defenses, changes that would alter the choice."""
 
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tune_vfl.analysis.constraints import nearly
 from tune_vfl.analysis.decision import Far
+from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.formatting import count, listed, setting, short
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.statistics.arrays import Bools, Floats
 from tune_vfl.statistics.fronts import TOLERANCES
 from tune_vfl.statistics.laws import normal_below, normal_quantile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tune_vfl.analysis.describer import Describer
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.statistics.arrays import Bools, Floats
 
 SMALL = 0.1
 """The smallest chance to be better at which an alternative leaves a decision open."""
@@ -113,7 +109,7 @@ def _tells(describer: Describer, one: int, other: int) -> float:
 
 
 def changes(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> tuple[str, ...]:
-    """Return sentences on what would change a decision.
+    """Return sentences on changes that would alter a decision.
 
     Args:
         campaign: the campaign.

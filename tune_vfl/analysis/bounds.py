@@ -10,24 +10,20 @@ measures it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from tune_vfl.analysis.settings_table import values_of
+from tune_vfl.analysis.settings_table import SeedBlock, SettingRow, SettingsTable, values_of
 from tune_vfl.evaluation.certainty import variance_over_rows
+from tune_vfl.records.confirmations import ConfirmedNumber, ConfirmedPoint
 from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
 from tune_vfl.statistics import clipped, differences_from
+from tune_vfl.statistics.arrays import Bools, Floats, Ints
 from tune_vfl.statistics.intervals import PRIOR
 from tune_vfl.statistics.laws import t_quantile
 from tune_vfl.statistics.leakage import upper_bounds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tune_vfl.analysis.settings_table import SeedBlock, SettingRow, SettingsTable
-    from tune_vfl.records.confirmations import ConfirmedNumber, ConfirmedPoint
-    from tune_vfl.statistics.arrays import Bools, Floats, Ints
 
 
 class Bounded(NamedTuple):
@@ -120,11 +116,11 @@ class Bounds:
             found.value[i], found.bound[i] = self._loss_again(i, again, by_search, len(model))
 
     def _loss_again(self, i: int, again: ConfirmedPoint, by_search: float, seeds: int) -> tuple[float, float]:
-        """Return what a confirmation says of a loss: nothing where it has no undefended model to compare with.
+        """Return a confirmed loss and its bound; NaN without a confirmed undefended model.
 
         Args:
             i: the setting's place.
-            again: what was measured of it.
+            again: its confirmation.
             by_search: how far the search's bound lies from its estimate; NaN where there is none.
             seeds: of the search.
         """
@@ -150,7 +146,7 @@ class Bounds:
                 found.bound[i] = self._above(again, value, again.leakage_interval, again.leakage_upper_90)
 
     def _attack(self, found: Bounded, block: SeedBlock, attack: str, what: str) -> None:
-        """Bound one attack: by a confirmation where there is one, else by what the search measured."""
+        """Bound one attack: by a confirmation where there is one, else by the search."""
         places, names = block.met(attack)
         rows = block.rows[places]
         scores = [block.outcomes[i].attacks[attack] for i in places]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from tune_vfl.analysis.reliability import local_baseline_of
 from tune_vfl.evaluation.certainty import advantages_of, names_of
 from tune_vfl.metrics import pareto
+from tune_vfl.outcome import Outcome
+from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.statistics.arrays import Floats
 from tune_vfl.statistics.choosing import Scale, knee
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.outcome import Outcome
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
-    from tune_vfl.statistics.arrays import Floats
 
 
 def scale_of(record: StudyRecord) -> Scale | None:
@@ -58,7 +54,7 @@ def compromise_of(front: Sequence[Outcome], scale: Scale | None, gains: Floats |
         front: their outcomes, ok and with the same seeds.
         scale: on which they are weighed; without one, or without attacks, it is the point that is farthest from the
             chord between the front's ends.
-        gains: ``(K, N, S)`` what :func:`tune_vfl.evaluation.certainty.advantages_of` says of them, where it was asked.
+        gains: ``(K, N, S)`` their :func:`tune_vfl.evaluation.certainty.advantages_of`, if already computed.
     """
     seeds = {len(o.utility.values) for o in front if o.utility}
     if gains is None and scale is not None and len(seeds) == 1:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
+from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.formatting import number, short
 from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tune_vfl.analysis.bounds import Bounds
-    from tune_vfl.statistics.arrays import Bools, Floats
+from tune_vfl.statistics.arrays import Bools, Floats
 
 
 class Requirement(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -11,16 +12,11 @@ from tune_vfl.analysis.constraints import asked_for, nearest
 from tune_vfl.analysis.decision import Decision
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.formatting import count, listed
-from tune_vfl.analysis.joint_front import joint_of
+from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.analysis.not_examined import checks_by_study, checks_together, unexamined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tune_vfl.analysis.joint_front import Joint
-    from tune_vfl.evaluation.checks import Check
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.statistics.arrays import Bools
+from tune_vfl.evaluation.checks import Check
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.statistics.arrays import Bools
 
 
 def decide(campaign: CampaignRecord, joint: Joint) -> Decision:

@@ -90,7 +90,7 @@ class Far:
 
 @dataclass(frozen=True)
 class Reference:
-    """A baseline of a setting: the undefended model, or the party ``who`` alone, with a leakage of None."""
+    """A baseline of a setting: the undefended model, or a model of one party (``who``), which has no leakage."""
 
     utility: float
     utility_interval: Interval | None
@@ -116,8 +116,8 @@ class Decision:
         constraints, confidence: those of the spec; ``rule``: ``constraints`` or ``knee``.
         measured, qualifying: the number of settings, and of those that satisfy the constraints.
         checks: all of them, each once, passed or failed.
-        changes: sentences on what would change the decision.
-        unexamined: sentences on what the campaign did not measure.
+        changes: sentences on changes that would alter the decision.
+        unexamined: sentences on quantities that the campaign did not measure.
     """
 
     dataset: str

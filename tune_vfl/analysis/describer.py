@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.constraints import requirements
 from tune_vfl.analysis.decision import Reference, Setting, Strongest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tune_vfl.analysis.joint_front import Joint, JointPoint
-    from tune_vfl.evaluation.certainty import Interval
-    from tune_vfl.statistics.arrays import Floats
+from tune_vfl.analysis.joint_front import Joint, JointPoint
+from tune_vfl.evaluation.certainty import Interval
+from tune_vfl.statistics.arrays import Floats
 
 _BOTH_ENDS = 0.95
 """The one-sided confidence of either end of a 90% interval."""

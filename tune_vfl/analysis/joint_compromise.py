@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from tune_vfl.analysis.compromise import compromise_of
+from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
+from tune_vfl.records.confirmations import ConfirmedPoint
 from tune_vfl.statistics.choosing import middle_of_the_best
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.analysis.settings_table import SettingsTable
-    from tune_vfl.records.confirmations import ConfirmedPoint
 
 _HALF_WIDTH = 1.645
 """Half of a 90% interval from many seeds, in standard errors."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tune_vfl.analysis.joint_compromise import joint_knee_of
+from tune_vfl.analysis.reliability import LocalBaseline
 from tune_vfl.analysis.settings_table import SettingsTable
-from tune_vfl.evaluation.certainty import certainties
+from tune_vfl.evaluation.certainty import Certainty, Interval, certainties
 from tune_vfl.metrics import pareto
+from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.confirmations import ConfirmedPoint
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.statistics import (
     differences,
     dominance,
@@ -22,18 +29,7 @@ from tune_vfl.statistics import (
     merged_of_many,
     undecided,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from tune_vfl.analysis.reliability import LocalBaseline
-    from tune_vfl.evaluation.certainty import Certainty, Interval
-    from tune_vfl.outcome import Outcome
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.confirmations import ConfirmedPoint
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
-    from tune_vfl.statistics.arrays import Bools
+from tune_vfl.statistics.arrays import Bools
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ class JointPoint:
 
     @property
     def confirmed(self) -> bool:
-        """Whether a confirmation found it on the front."""
+        """Whether a confirmation placed it on the front."""
         return self.again is not None and self.again.confirmed
 
 

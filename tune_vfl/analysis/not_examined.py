@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tune_vfl.analysis.formatting import listed
+from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.evaluation.coverage import Coverage, attackers_of, coverage_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tune_vfl.analysis.joint_front import Joint
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord
 
 
 def coverage(record: StudyRecord) -> Coverage:
@@ -61,13 +57,8 @@ def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]
 
 
 def unexamined(campaign: CampaignRecord, joint: Joint) -> tuple[str, ...]:
-    """Return sentences on what was not measured on one data set."""
-    return (
-        *_skipped(campaign, joint),
-        *_not_run(joint),
-        *_other_attackers(joint),
-        *_other_rows(joint),
-    )
+    """Return sentences on the gaps of the measurements on one data set."""
+    return (*_skipped(campaign, joint), *_not_run(joint), *_other_attackers(joint), *_other_rows(joint))
 
 
 def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:

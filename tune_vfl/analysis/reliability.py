@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from tune_vfl.evaluation.certainty import Certainty, certainties
+from tune_vfl.evaluation.certainty import Certainty, Interval, certainties
 from tune_vfl.evaluation.checks import Check, amplification, checks_of_sample, checks_of_undefended
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics.intervals import levels
 from tune_vfl.statistics.leakage import clipped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tune_vfl.evaluation.certainty import Interval
-    from tune_vfl.records.studies import StudyRecord
 
 
 class LocalBaseline(NamedTuple):
@@ -23,8 +19,8 @@ class LocalBaseline(NamedTuple):
 
     Attributes:
         utility: a mean over the seeds of the undefended model; ``interval``: of 90%.
-        gain: what the undefended federation adds to it; ``gain_interval``: of 90%, from the differences seed by seed.
-        who: whose it is, in words.
+        gain: the undefended federation's utility above it; ``gain_interval``: of 90%, from differences seed by seed.
+        who: the party, in words.
     """
 
     utility: float
@@ -84,7 +80,7 @@ def checks_of(record: StudyRecord) -> tuple[Check, ...]:
 
 
 def local_baseline_of(record: StudyRecord) -> LocalBaseline | None:
-    """Return what the label party, or a client, reaches without the federation; None where it was not measured."""
+    """Return the utility of the label party, or a client, without the federation; None if not measured."""
     own, baseline = np.asarray(record.alone), record.baseline
     if baseline is None or baseline.utility is None or len(own) != len(baseline.utility.values) or len(own) < 2:
         return None

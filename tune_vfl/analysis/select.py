@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tune_vfl.analysis.decide import decide
-from tune_vfl.analysis.joint_front import joint_of
+from tune_vfl.analysis.decision import Decision
+from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.analysis.selection import Selection, choose, parse, trial_of
 from tune_vfl.analysis.sentences import sentences
 from tune_vfl.errors import SelectionError, UsageError
-
-if TYPE_CHECKING:
-    from tune_vfl.analysis.decision import Decision
-    from tune_vfl.analysis.joint_front import Joint
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 
 class Selected(NamedTuple):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -12,13 +13,9 @@ from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.metrics import pareto
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec.constraints import AT_LEAST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
-    from tune_vfl.statistics.arrays import Bools, Floats
+from tune_vfl.statistics.arrays import Bools, Floats
 
 _COMPARE: dict[str, Callable[[Floats, float], Bools]] = {
     "<=": operator.le,
@@ -50,7 +47,7 @@ class Condition(NamedTuple):
     Attributes:
         name: as a constraint's, see :data:`tune_vfl.spec.constraints.Constraints`.
         compare: ``<=``, ``>=``, ``<`` or ``>``.
-        cap: with what.
+        cap: the limit.
     """
 
     name: str
@@ -76,7 +73,7 @@ class Selection(NamedTuple):
         text: as it was given.
         rule: ``knee``, ``max-utility``, ``min-leakage`` or ``decision``; ``conditions``; ``trial``: ``number``, of
             ``study`` where it is given; ``name``: the best setting of a defense, or of a study, called ``study``.
-        conditions: all to be kept.
+        conditions: all must hold.
     """
 
     text: str
@@ -90,7 +87,7 @@ def parse(text: str) -> Selection:
     """Parse ``--select``.
 
     Raises:
-        UsageError: for what is none of these.
+        UsageError: for a text of none of these forms.
     """
     rule = next((rule for rule in _RULES if rule == text.strip()), None)
     if rule is not None:

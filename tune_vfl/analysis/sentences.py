@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from tune_vfl.analysis.constraints import asked_for
-from tune_vfl.analysis.formatting import count, listed, metric, number, setting, short, short_span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tune_vfl.analysis.decision import Decision, Far, Setting
-    from tune_vfl.analysis.tables import Failure
+from tune_vfl.analysis.decision import Decision, Far, Setting
+from tune_vfl.analysis.formatting import count, metric, number, setting, short, short_span
 
 
 def headline(decision: Decision) -> str:
@@ -138,18 +132,3 @@ def _nearest(decision: Decision) -> Iterator[str]:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def question(decision: Decision) -> str:
-    """Return the question of a decision in words: the data set and its constraints."""
-    if not decision.constraints:
-        return f"Which defense, at which setting, is the best compromise on {decision.dataset}?"
-    asked = f"{asked_for(decision.constraints)} with {decision.confidence:.0%} confidence"
-    return f"Which defense, at which setting, is the most useful on {decision.dataset} that keeps {asked}?"
-
-
-def failure_words(failure: Failure) -> str:
-    """Return a group of failed trials in a sentence."""
-    studies = listed([f"{study} ({many})" for study, many in failure.where.items()])
-    reason = f": {failure.reason.rstrip('.')}" if failure.reason else ""
-    return f"{count(failure.count, 'trial')} ended as {failure.outcome}{reason}; {studies}."

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tune_vfl.analysis.compromise import scale_of
-from tune_vfl.analysis.reliability import local_baseline_of
+from tune_vfl.analysis.reliability import LocalBaseline, local_baseline_of
 from tune_vfl.evaluation.certainty import (
     Certainty,
+    Interval,
+    Name,
     advantages_of,
     candidates_of,
     certainties,
@@ -20,24 +23,17 @@ from tune_vfl.evaluation.certainty import (
     names_of,
     utility_levels,
 )
-from tune_vfl.statistics import Own, leakage_bounds, own_levels, worst_levels
+from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import CampaignRecord, Skipped
+from tune_vfl.records.confirmations import ConfirmedPoint
+from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.statistics import Estimate, Limits, Own, Scale, leakage_bounds, own_levels, worst_levels
+from tune_vfl.statistics.arrays import Floats, Ints
 from tune_vfl.statistics.intervals import FEWEST_SETTINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tune_vfl.analysis.reliability import LocalBaseline
-    from tune_vfl.evaluation.certainty import Interval, Name
-    from tune_vfl.outcome import Outcome
-    from tune_vfl.records.campaigns import CampaignRecord, Skipped
-    from tune_vfl.records.confirmations import ConfirmedPoint
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
-    from tune_vfl.statistics import Estimate, Limits, Scale
-    from tune_vfl.statistics.arrays import Floats, Ints
 
 
 class SettingRow(NamedTuple):
-    """One setting: its study, its trial, and what a confirmation measured of it, whether it stayed or not."""
+    """One setting: its study, its trial, and its confirmation, whether it stayed on the front or not."""
 
     record: StudyRecord
     trial: TrialRecord
@@ -45,7 +41,7 @@ class SettingRow(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What settings of one block have in common."""
+    """Properties that the settings of one block share."""
 
     of_today: bool
     seeds: int
@@ -90,12 +86,12 @@ class SeedBlock:
 
     @cached_property
     def levels(self) -> Estimate:
-        """The utilities' levels, with what the undefended model's further seeds say."""
+        """The utilities' levels, estimated with the undefended model's further seeds."""
         return utility_levels(self.utilities, values_of(self.undefended))
 
     @cached_property
     def limits(self) -> Limits:
-        """What limits the bounds of :attr:`gains`."""
+        """Limits of the bounds of :attr:`gains`."""
         return limits_of(self.outcomes, self.names)
 
     @cached_property
@@ -120,7 +116,7 @@ class SeedBlock:
 
 
 def values_of(outcome: Outcome | None) -> list[float]:
-    """Return an outcome's utilities by seed; none of what has none."""
+    """Return an outcome's utilities by seed; empty without a utility."""
     return [] if outcome is None or outcome.utility is None else outcome.utility.values
 
 
@@ -162,7 +158,7 @@ class SettingsTable:
 
     @cached_property
     def confirmed(self) -> list[bool]:
-        """Which settings a confirmation found on the front."""
+        """Whether a confirmation placed each setting on the front."""
         return [row.again is not None and row.again.confirmed for row in self.rows]
 
     @cached_property
@@ -212,7 +208,7 @@ class SettingsTable:
         return [found[i] for i in range(len(self.rows))]
 
     def advantage_interval(self, i: int, attacker: str) -> Interval | None:
-        """Return the 90% interval of what one attacker finds in one setting; None where seeds cannot say.
+        """Return the 90% interval of one attacker's advantage in one setting; None where seeds give none.
 
         Args:
             i: the setting's place.
@@ -228,14 +224,14 @@ class SettingsTable:
 
     @cached_property
     def own(self) -> tuple[Own, Own] | None:
-        """Utility and leakage without what seeds do to all settings alike; None where seeds cannot say, or few are."""
+        """Utility and leakage without seed effects common to all settings; None without several seeds and settings."""
         if self.whole is None or len(self.rows) < FEWEST_SETTINGS:
             return None
         return own_levels(self.whole.utilities), worst_levels(self.whole.gains)
 
     @cached_property
     def scale(self) -> Scale | None:
-        """Between what utility is weighed against leakage; None where no undefended model has numbers."""
+        """The scale of utility against leakage; None where no undefended model has numbers."""
         return next((scale for p in self._with_undefended() if (scale := scale_of(p)) is not None), None)
 
     @cached_property

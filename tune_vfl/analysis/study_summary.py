@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.reliability import Reliability, reliability_of
@@ -11,9 +11,7 @@ from tune_vfl.errors import SelectionError
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import named_uri
 from tune_vfl.metrics.published import published
-
-if TYPE_CHECKING:
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 STUDY_SCHEMA = "tune-vfl/study/1"
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.describer import Describer
-from tune_vfl.analysis.joint_front import joint_of
+from tune_vfl.analysis.joint_front import Joint, JointPoint, joint_of
 from tune_vfl.analysis.sentences import sentences
 from tune_vfl.analysis.study_summary import study_frontier, study_summary
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import named_uri
 from tune_vfl.metrics import pareto
 from tune_vfl.metrics.published import published
-
-if TYPE_CHECKING:
-    from tune_vfl.analysis.joint_front import Joint, JointPoint
-    from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord
 
 CAMPAIGN_SCHEMA = "tune-vfl/campaign/1"
 # Fields that refer to the worst attack or to its joint front, left out of a front against another attack.

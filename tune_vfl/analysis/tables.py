@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tune_vfl.analysis.alternatives import rivals
 from tune_vfl.analysis.describer import Describer
+from tune_vfl.analysis.joint_front import Joint, JointPoint
+from tune_vfl.evaluation.certainty import Interval
+from tune_vfl.outcome import AttackScore
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics.laws import normal_below
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.analysis.joint_front import Joint, JointPoint
-    from tune_vfl.evaluation.certainty import Interval
-    from tune_vfl.outcome import AttackScore
-    from tune_vfl.records.studies import StudyRecord
 
 CAPS = (0.1, 0.2, 0.5)
 """The leakages below which defenses are ranked."""
@@ -157,7 +153,7 @@ def chances_to_be_best(means: Sequence[float], variances: Sequence[float]) -> li
 
     Args:
         means: the estimates.
-        variances: of the estimates, without what is common to all.
+        variances: of the estimates, without effects common to all.
 
     Returns:
         Chances that sum to 1; none for no numbers.
