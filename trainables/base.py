@@ -65,12 +65,7 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
         return {"outcomes": answers, "done": True}
 
     def _check_machine(self) -> None:
-        """Compare version and data of this machine with the study's.
-
-        Raises:
-            OtherDataError: when one differs.
-            DataError: when the data cannot be read here.
-        """
+        """Compare version and data of this machine with the study's."""
         version, data = self._pack.get("version", VERSION), self._pack.get("data", "")
         if version != VERSION:
             raise OtherDataError(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 
 from trainables.base import TrainingTrainable
 from tune_vfl.machine.runtime import device_for
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tune_vfl.outcome import Outcome, TunedAttack
-    from tune_vfl.spec.cell import Cell, References
+from tune_vfl.outcome import Outcome, TunedAttack
+from tune_vfl.spec.cell import Cell, References
 
 
 def worker_device() -> str:

@@ -10,8 +10,9 @@ import ctypes
 import math
 import os
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -19,9 +20,6 @@ from trainables.base import PackTrainable, nap
 from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
 from tune_vfl.spec import Named, Strict, StudySpec, Training
 from tune_vfl.spec.cell import Cell, References
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 GUESS = 0.5
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from tune_vfl.defenses.base import DEFENSES, Defense, defense_params
 from tune_vfl.errors import ConfigError, SpecError, UsageError
+from tune_vfl.evaluation.own_loop import OwnLoop
+from tune_vfl.evaluation.own_rounds import OwnRounds
+from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.version import VERSION
+from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Federation, Named, Strict, Training, explain
 from tune_vfl.spec.cell import Cell, Mode, RowsUsed
 from tune_vfl.spec.study import Threat
-
-if TYPE_CHECKING:
-    from tune_vfl.evaluation.own_loop import OwnLoop
-    from tune_vfl.evaluation.own_rounds import OwnRounds
-    from tune_vfl.evaluation.task import Task
-    from tune_vfl.outcome import Outcome
 
 CONFIG_SCHEMA: Literal["tune-vfl/config/1"] = "tune-vfl/config/1"
 

@@ -63,11 +63,7 @@ class Registry(Generic[T]):
             raise
 
     def __getitem__(self, name: str) -> type[T]:
-        """Return the class filed under ``name``.
-
-        Raises:
-            UnknownNameError: with the known names and the nearest.
-        """
+        """Return the class filed under ``name``."""
         self._load()
         if name not in self._known:
             raise UnknownNameError(self.kind, name, self.names())

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import Field
+from torch import Tensor, nn
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
 from tune_vfl.attacks.parts.completion import PmcParams
 from tune_vfl.attacks.parts.malicious import MaliciousOptimizer
 from tune_vfl.attacks.pmc import Pmc
+from tune_vfl.models.optimizers import AnyOptimizer
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import learning_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor, nn
-
-    from tune_vfl.models.optimizers import AnyOptimizer
-    from tune_vfl.protocol.view import View
-    from tune_vfl.spec import Training
+from tune_vfl.protocol.view import View
+from tune_vfl.spec import Training
 
 
 class ActiveParams(PmcParams):

@@ -7,19 +7,15 @@ Add one by putting a class into a file of its own here, decorated with ``@attack
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
+from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.view import Answer, Moment, Reconstruction, View
 from tune_vfl.registry import Registry
-from tune_vfl.spec import VERTICAL, FederationName, Strict, Training, validated
+from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, Training, validated
 from tune_vfl.spec.cell import ALL_MODES, Mode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tune_vfl.protocol.hooks import Hooks
-    from tune_vfl.protocol.view import Answer, Moment, Reconstruction, View
-    from tune_vfl.spec import Named
 
 # Covariant, so that an attack with its own parameters is an attack; parameters are frozen.
 P_co = TypeVar("P_co", bound=Strict, covariant=True)
@@ -30,14 +26,14 @@ class AttackCapabilities:
     """Declared requirements of an attack, checked before anything runs.
 
     Attributes:
-        goal: what it infers: ``labels`` of the label party, or ``features`` of the first passive party.
+        goal: the inferred data: ``labels`` of the label party, or ``features`` of the first passive party.
         classes: ``binary`` or ``any``.
         modes: the architectures it is defined for.
-        sees: what its view must grant, with whatever parameters.
+        sees: grants of its view, for any parameters.
         oracle: it uses statistics that only the label party has: its success is an upper bound.
         acts: it changes the training and needs a run of its own.
         federations: the settings that it is defined for: columns of the same rows, or rows of the same columns.
-        who: the attacking side; in the horizontal setting the server is the ``active`` one.
+        who: the side of the attacker; in the horizontal setting the server is the ``active`` one.
         parties: which of several passive parties attack: ``each`` by itself; ``joined``: all of them together too,
             where the threat model says so, with what they hold and receive side by side; ``first``: the first one
             alone, as with every attack that acts and with those of the label party, which attack that one.
@@ -170,7 +166,7 @@ class Attack(ABC, Generic[P_co]):
 
         Args:
             training: the recipe of all parties.
-            view: what it sees before the training; the bottom model is the untrained one.
+            view: its view before the training; the bottom model is the untrained one.
         """
         return ()
 
@@ -221,7 +217,7 @@ class Attack(ABC, Generic[P_co]):
         """Attack.
 
         Args:
-            view: what the attacker sees, tensors with leading axes ``view.lead``.
+            view: the attacker's view, tensors with leading axes ``view.lead``.
 
         Returns:
             An answer per variant, or a reconstruction where the goal is features; the evaluator scores each.

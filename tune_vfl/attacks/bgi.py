@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from itertools import product
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import torch
 from pydantic import Field
@@ -22,13 +22,10 @@ from tune_vfl.attacks.parts.uploaded_rows import GradientInversionParams, Method
 from tune_vfl.errors import SpecError
 from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.losses import class_probabilities
-from tune_vfl.spec import HORIZONTAL, Listed
-
-if TYPE_CHECKING:
-    from tune_vfl.protocol.uploaded import SharedPart, UploadedAt
-    from tune_vfl.protocol.view import Reconstruction, View
-    from tune_vfl.spec import Strict
-    from tune_vfl.spec.cell import Mode
+from tune_vfl.protocol.uploaded import SharedPart, UploadedAt
+from tune_vfl.protocol.view import Reconstruction, View
+from tune_vfl.spec import HORIZONTAL, Listed, Strict
+from tune_vfl.spec.cell import Mode
 
 Surrogate = Literal["fresh", "trained"]
 FEWEST, _TUNING_ROWS = 10, 6
@@ -46,11 +43,7 @@ class BgiParams(GradientInversionParams):
     )
     rows: int = Field(10, ge=1, description="rows to reconstruct, the same ones for every attack and setting")
     restarts: int = Field(2, ge=1, le=32, description="starts of each batch, each through another fresh surrogate")
-    steps: int = Field(
-        200,
-        ge=1,
-        description="steps of signed Adam, also for each pair of weights tried on known rows",
-    )
+    steps: int = Field(200, ge=1, description="steps of signed Adam, also for each pair of weights tried on known rows")
     surrogates: Listed[Surrogate] = Field(
         ("fresh", "trained"),
         min_length=1,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -15,13 +16,8 @@ from tune_vfl.errors import SpecError
 from tune_vfl.models.optimizers import Adam
 from tune_vfl.protocol.granted import FirstBatch
 from tune_vfl.protocol.losses import task_loss
-from tune_vfl.protocol.view import Answer, View
+from tune_vfl.protocol.view import Answer, Moment, View
 from tune_vfl.spec import Listed, Strict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.protocol.view import Moment
 
 _log = logging.getLogger(__name__)
 Variant = Literal["sum", "head"]
@@ -68,7 +64,7 @@ class Bli(Attack[BliParams]):
         """Return class probabilities ``(*trials, B, K)`` of the first batch's rows per variant.
 
         Raises:
-            SpecError: when the architecture rules out every variant asked for.
+            SpecError: when the architecture rules out every requested variant.
         """
         batch = view.first_batch
         embedding = batch.bottom().train()(batch.features)

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, TargetRequest, attack
-from tune_vfl.attacks.parts.inversion import (
-    InversionParams,
-    as_rows,
-    descend,
-    tuned,
-    typical_row,
-    weights_to_try,
-)
+from tune_vfl.attacks.parts.inversion import InversionParams, as_rows, descend, tuned, typical_row, weights_to_try
 from tune_vfl.errors import SpecError
 from tune_vfl.models.layers import FlattenRows, Linear, stack_of
 from tune_vfl.models.optimizers import Adam
+from tune_vfl.protocol.granted import OwnColumns
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import Reconstruction, View
-from tune_vfl.spec import BOTH, Listed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tune_vfl.protocol.granted import OwnColumns
-    from tune_vfl.seeds import Stream
-    from tune_vfl.spec import Strict
-    from tune_vfl.spec.cell import Mode
+from tune_vfl.seeds import Stream
+from tune_vfl.spec import BOTH, Listed, Strict
+from tune_vfl.spec.cell import Mode
 
 Variant = Literal["decoder", "decoder_own", "shadow"]
 _TUNING_ROWS = 16

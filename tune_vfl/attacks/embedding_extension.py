@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from pydantic import Field
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import AttackCapabilities, attack
@@ -17,15 +18,9 @@ from tune_vfl.models.layers import Linear
 from tune_vfl.models.optimizers import Adam, AnyOptimizer
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import gather_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor, nn
-
-    from tune_vfl.protocol.view import View
-    from tune_vfl.spec import Strict, Training
-    from tune_vfl.spec.cell import Mode
+from tune_vfl.protocol.view import View
+from tune_vfl.spec import Strict, Training
+from tune_vfl.spec.cell import Mode
 
 
 class EmbeddingExtensionParams(PmcParams):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from pydantic import Field, field_validator
+from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.blocks import KINDS, Block, blocks_of
@@ -14,15 +16,8 @@ from tune_vfl.attacks.parts.folds import Labeled
 from tune_vfl.attacks.parts.heads import STRENGTHS, Blend, Head, LinearHead, NearestHead, fit_alike
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.granted import WHOLE_TRAINING
-from tune_vfl.protocol.view import Answer
+from tune_vfl.protocol.view import Answer, Moment, Recording, View
 from tune_vfl.spec import Strict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from tune_vfl.protocol.view import Moment, Recording, View
 
 MOMENTS: dict[str, Moment] = {"epoch0": "epoch0", "last": "last", "mean": WHOLE_TRAINING}
 SHOWN = 500
@@ -105,7 +100,7 @@ class GradientCompletion(Attack[GradientCompletionParams]):
         """Return the choice and every head: scores ``(*trials, N, K)``, oriented.
 
         Raises:
-            SpecError: when no row is unlabeled, or there is nothing of what it is to read.
+            SpecError: when no row is unlabeled, or none of the requested gradients is there.
         """
         labeled = Labeled.draw(view.auxiliary, view.streams["folds"], view.num_classes)
         rows, known = view.features.train.shape[len(view.lead)], labeled.y.shape[-1]

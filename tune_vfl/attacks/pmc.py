@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -11,13 +12,9 @@ from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, 
 from tune_vfl.attacks.parts.completion import MIXES_INPUTS, REGRESSIONS, Completion, PmcParams, Variant
 from tune_vfl.attacks.parts.signs import labels_read_off
 from tune_vfl.models.joined import JoinedBottoms
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tune_vfl.protocol.view import Answer, Features, Moment, View
-    from tune_vfl.spec import Strict
-    from tune_vfl.spec.cell import Mode
+from tune_vfl.protocol.view import Answer, Features, Moment, View
+from tune_vfl.spec import Strict
+from tune_vfl.spec.cell import Mode
 
 _READ = 500
 """Rows whose labels are read off gradients: more cost more, and hardly say more."""

@@ -71,7 +71,7 @@ def _as_received(gradients: Tensor) -> Recording:
 def unmixed(mixed: MixedGradients, ridge: float = RIDGE) -> Tensor:
     """Return each row's gradient by least squares: the G that makes ``||W G - R||^2 + E ridge ||G||^2`` smallest.
 
-    W holds the shares, a line a mixture, and R what was received for each. Only ``W'R``, the totals, is known of R, so
+    W holds the shares, a line a mixture, and R the gradients received. Only ``W'R``, the totals, is known of R, so
     the normal equations are solved, by conjugate gradients: the steps of LSQR, in other coordinates.
 
     Args:

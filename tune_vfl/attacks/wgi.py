@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -12,11 +11,9 @@ from tune_vfl.attacks.parts.gradient_matching import Prior
 from tune_vfl.attacks.parts.inversion import NonNegative
 from tune_vfl.attacks.parts.single_steps import SingleStep, as_trained
 from tune_vfl.attacks.parts.uploaded_rows import GradientInversionParams, Search
+from tune_vfl.protocol.uploaded import KnownClient, UploadedAt
+from tune_vfl.protocol.view import Reconstruction, View
 from tune_vfl.spec import HORIZONTAL
-
-if TYPE_CHECKING:
-    from tune_vfl.protocol.uploaded import KnownClient, UploadedAt
-    from tune_vfl.protocol.view import Reconstruction, View
 
 
 class WgiParams(GradientInversionParams):

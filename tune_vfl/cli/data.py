@@ -72,9 +72,7 @@ def check(
 
 
 @app.command("fetch")
-def fetch(
-    name: Annotated[str, typer.Argument(metavar="DATASET", help="The name of a public data set.")],
-) -> None:
+def fetch(name: Annotated[str, typer.Argument(metavar="DATASET", help="The name of a public data set.")]) -> None:
     """Download the official files of a data set to TUNE_VFL_DATA, where torchvision or scikit-learn offers them.
 
     Nothing else ever downloads data. Where neither offers it, the answer says where it can be had.

@@ -144,10 +144,7 @@ def _to_merge(categories: Mapping[str, Mapping[str, str]]) -> list[str]:
         {"categories": shown}, default_flow_style=None, width=WIDTH - 6, allow_unicode=True, sort_keys=False
     )
     more = f" (the first {_MERGED} of {len(pairs)}; --json has all)" if pairs[_MERGED:] else ""
-    return [
-        f"where these are one category, paste this into `dataset`{more}:",
-        textwrap.indent(listed.rstrip(), "  "),
-    ]
+    return [f"where these are one category, paste this into `dataset`{more}:", textwrap.indent(listed.rstrip(), "  ")]
 
 
 def _of(facts: Facts, oddity: Oddity) -> list[Finding]:

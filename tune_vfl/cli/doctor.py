@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tune_vfl.cli.options import Json, Storage
 from tune_vfl.cli.output import emit_json, emit_table, say
-
-if TYPE_CHECKING:
-    from tune_vfl.service.checks import Check
+from tune_vfl.service.checks import Check
 
 SCHEMA = "tune-vfl/doctor/1"
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from tune_vfl.cli.options import Json, Params, Settings, checked, merged_settings
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, note, plus_minus, say
 from tune_vfl.errors import SpecError, TuneVflError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 # A setting that diverges or cannot be carried out is an answer; a crash is not.
 FAILED = frozenset({"error", "oom", "timeout", "preempted"})

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.cli.options import checked
 from tune_vfl.cli.output import note
 from tune_vfl.driver.planning import plan
 from tune_vfl.errors import SpecError
+from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spec.raw import read_yaml
-
-if TYPE_CHECKING:
-    from tune_vfl.records.campaigns import PlannedCampaign
-    from tune_vfl.records.plans import PlannedStudy
 
 
 def read_plan(path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:
@@ -28,11 +26,7 @@ def read_plan(path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:
 
 
 def plan_of(raw: dict[str, Any], path: Path, settings: Sequence[str] = ()) -> PlannedCampaign:
-    """Lay settings over a spec that was read, and plan it.
-
-    Raises:
-        SpecError: see :func:`read_plan`.
-    """
+    """Lay settings over a spec that was read, and plan it."""
     try:
         return checked(raw, settings, plan)
     except SpecError as error:

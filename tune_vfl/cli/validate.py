@@ -69,11 +69,7 @@ def _show_campaign(plan: PlannedCampaign) -> None:
 def answer(plan: PlannedCampaign) -> dict[str, Any]:
     """Return the JSON answer: each study resolved with its cost, and the impossible pairs with the reasons."""
     studies = [_study(planned) for planned in plan.studies]
-    return {
-        "schema": SCHEMA,
-        "studies": studies,
-        "skipped": [asdict(entry) for entry in plan.skipped],
-    }
+    return {"schema": SCHEMA, "studies": studies, "skipped": [asdict(entry) for entry in plan.skipped]}
 
 
 def _study(planned: PlannedStudy) -> dict[str, Any]:

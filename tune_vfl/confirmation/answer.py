@@ -8,8 +8,8 @@ import numpy as np
 
 from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.confirmation.checks import checks_of, nothing_ended_ok
-from tune_vfl.confirmation.table import by_utility
-from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, Line
+from tune_vfl.confirmation.table import Table, by_utility
+from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedPoint, Line
 from tune_vfl.records.joint_confirmation import JointConfirmation, JointLine, PointName
 from tune_vfl.spec.cell import MEASURE
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from tune_vfl.confirmation.contest import Contest
-    from tune_vfl.confirmation.table import Table
     from tune_vfl.evaluation.checks import Check
     from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.confirmations import ConfirmedPoint
 
 
 def answer_of(table: Table, study: str) -> Confirmation:

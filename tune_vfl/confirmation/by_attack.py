@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
-from tune_vfl.confirmation.values import searched
+from tune_vfl.confirmation.values import Block, searched
 from tune_vfl.evaluation.certainty import Name, one_of
-from tune_vfl.records.confirmations import ConfirmedAttack, ConfirmedNumber
-from tune_vfl.statistics import chosen_attacks, leakage_bounds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.confirmation.values import Block
-    from tune_vfl.outcome import Outcome
-    from tune_vfl.records.confirmations import SeedRecord
-    from tune_vfl.statistics import Bounds
-    from tune_vfl.statistics.arrays import Floats
+from tune_vfl.outcome import Outcome
+from tune_vfl.records.confirmations import ConfirmedAttack, ConfirmedNumber, SeedRecord
+from tune_vfl.statistics import Bounds, chosen_attacks, leakage_bounds
+from tune_vfl.statistics.arrays import Floats
 
 
 def attacks_of(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tune_vfl.evaluation.checks import Check
+from tune_vfl.records.confirmations import ConfirmedPoint
+from tune_vfl.records.studies import StudyRecord
+from tune_vfl.spec.cell import Cell
 from tune_vfl.statistics import undecided
-
-if TYPE_CHECKING:
-    from tune_vfl.records.confirmations import ConfirmedPoint
-    from tune_vfl.records.studies import StudyRecord
-    from tune_vfl.spec.cell import Cell
 
 
 class RowFacts(NamedTuple):

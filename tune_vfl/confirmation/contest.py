@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tune_vfl.confirmation.values import names_of, searched, steady
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.certainty import Name
 from tune_vfl.metrics import pareto
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, SeedRecord
 from tune_vfl.records.joint_confirmation import Setting
 from tune_vfl.records.studies import StudyRecord, TrialRecord
@@ -29,12 +31,7 @@ from tune_vfl.statistics import (
     totals,
     worst_levels,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.statistics.arrays import Bools, Floats
+from tune_vfl.statistics.arrays import Bools, Floats
 
 MANY = 1000
 """Above this number of settings, those without a chance against the front are not compared with each other."""

@@ -5,21 +5,18 @@ The batches affect the speed and the work lost by a kill, never a result.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tune_vfl.driver.undefended import undefended
 from tune_vfl.execution.pack_sizes import LANES, shortened
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
 from tune_vfl.records.joint_confirmation import Setting
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.spec.study import Training
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tune_vfl.records.studies import StudyRecord
 
 ALWAYS = "gradient_em"
 """The attack added to every confirmation of attacks on labels: no other one breaks some kinds of noise."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from tune_vfl.confirmation.jobs import Place, undefended_of
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.outcome import TunedAttack
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.joint_confirmation import Setting
+from tune_vfl.records.joint_confirmation import Setting
 
 
 class Kept:

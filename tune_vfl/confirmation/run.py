@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.confirmation.answer import answer_of, joint_answer_of
 from tune_vfl.confirmation.contest import contests_of
+from tune_vfl.confirmation.jobs import Place
 from tune_vfl.confirmation.kept import Kept
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.trainings import Trainings
@@ -17,20 +19,15 @@ from tune_vfl.execution.capacity import capacity_key
 from tune_vfl.execution.sent_files import with_own_files
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.execution.tune_run import run_tune
+from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.confirmations import Confirmation
 from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
 from tune_vfl.records.measure import refuse_another
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tune_vfl.confirmation.jobs import Place
-    from tune_vfl.ledger.lease import Lease
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.confirmations import Confirmation
 
 
 @dataclass(frozen=True)

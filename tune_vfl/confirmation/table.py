@@ -17,6 +17,8 @@ from tune_vfl.confirmation.values import Block, fresh, names_of, searched
 from tune_vfl.evaluation.certainty import Name, utility_levels
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, ConfirmedPoint, SeedRecord, UndefendedModel
 from tune_vfl.statistics import (
+    Bounds,
+    Estimate,
     clipped,
     cross_selected,
     differences,
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from tune_vfl.confirmation.jobs import Place
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.joint_confirmation import Setting
-    from tune_vfl.statistics import Bounds, Estimate
     from tune_vfl.statistics.arrays import Floats
     from tune_vfl.statistics.choosing import Scale
 

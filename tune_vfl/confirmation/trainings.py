@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tune_vfl.confirmation.jobs import Floors, cut
+from tune_vfl.confirmation.jobs import Floors, Job, Place, cut
 from tune_vfl.confirmation.tuning import tuned_message
 from tune_vfl.driver.study_run import HUNG
 from tune_vfl.driver.undefended import undefended
@@ -18,7 +18,6 @@ from tune_vfl.records.confirmations import UNDEFENDED, records_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tune_vfl.confirmation.jobs import Job, Place
     from tune_vfl.confirmation.kept import Kept
     from tune_vfl.execution.pack_searcher import WorkerPack
     from tune_vfl.execution.trainable_spec import TrainableSpec

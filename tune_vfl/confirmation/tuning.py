@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.evaluation.certainty import limits_over
-from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedAttack, ConfirmedNumber
-from tune_vfl.records.joint_confirmation import JointConfirmation
-from tune_vfl.statistics import Limits, clipped, leakage_bounds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tune_vfl.outcome import TunedAttack
-    from tune_vfl.records.confirmations import ConfirmedPoint
-    from tune_vfl.records.joint_confirmation import Setting
-    from tune_vfl.records.studies import StudyRecord
-    from tune_vfl.statistics import Bounds
+from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedAttack, ConfirmedNumber, ConfirmedPoint
+from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
+from tune_vfl.records.studies import StudyRecord
+from tune_vfl.statistics import Bounds, Limits, clipped, leakage_bounds
 
 Answer = TypeVar("Answer", Confirmation, JointConfirmation)
 

@@ -7,20 +7,17 @@ statistics choose among them, on other seeds than the scored ones. If defenses d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tune_vfl.evaluation import certainty
 from tune_vfl.evaluation.certainty import Name, advantages_of, limits_of, limits_over, one_of, stood_in
+from tune_vfl.outcome import AttackScore, Outcome
+from tune_vfl.records.confirmations import SeedRecord
 from tune_vfl.statistics import Limits, advantage, chosen_floor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tune_vfl.outcome import AttackScore, Outcome
-    from tune_vfl.records.confirmations import SeedRecord
-    from tune_vfl.statistics.arrays import Floats
+from tune_vfl.statistics.arrays import Floats
 
 
 class Block(NamedTuple):

@@ -71,12 +71,7 @@ class Defense(Hooks, Generic[P]):
     quick: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(
-        self,
-        params: P | Sequence[P],
-        *,
-        num_classes: int,
-        embedding_dims: Sequence[int],
-        mode: Mode = "split",
+        self, params: P | Sequence[P], *, num_classes: int, embedding_dims: Sequence[int], mode: Mode = "split"
     ) -> None:
         if self.capabilities.classes == "binary" and num_classes > 2:
             raise SpecError(

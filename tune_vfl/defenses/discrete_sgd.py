@@ -39,7 +39,7 @@ class Levels(NamedTuple):
 
     Attributes:
         origin, width, lowest, highest: ``(*trials, 1, 1)``; ``width`` 0 has the one level ``origin``.
-        low, high: ends of the interval; what is outside is an outlier.
+        low, high: ends of the interval; entries outside are outliers.
     """
 
     origin: Tensor

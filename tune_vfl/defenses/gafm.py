@@ -155,7 +155,7 @@ class Gafm(Defense[GafmParams]):
         Args:
             logits: ``(*trials, B, 1)``.
             targets: ``(*trials, B)`` true classes.
-            embeddings: what each passive party sent, kept for :meth:`cut_gradient`.
+            embeddings: as each passive party sent them, stored for :meth:`cut_gradient`.
 
         Returns:
             ``(*trials,)``; its gradient is the generator's. Without autograd the critic takes no step.
@@ -180,10 +180,10 @@ class Gafm(Defense[GafmParams]):
             grad: ``(*trials, B, d)`` the generator's gradient, of any scale.
             y: ``(*trials, B)`` true classes.
             context: for the embeddings; None takes those that the last :meth:`loss` was given.
-            party: whose embedding.
+            party: the sender of the embedding.
 
         Raises:
-            UsageError: without a context, when no loss of this batch was asked for.
+            UsageError: without a context, or before the loss of this batch.
         """
         from_critic: Tensor = (self.number(lambda p: p.gamma) * normalized(grad)).to(grad.dtype)
         if not self.shared.responses:

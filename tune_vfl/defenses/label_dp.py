@@ -127,12 +127,7 @@ class LabelDp(Defense[LabelDpParams]):
         return unbiased_shares(counts, self._epsilon).unsqueeze(-2)
 
     def _beliefs(
-        self,
-        released: Tensor,
-        turn: Tensor,
-        in_first: Tensor,
-        features: Tensor | None,
-        seed: int | Sequence[int],
+        self, released: Tensor, turn: Tensor, in_first: Tensor, features: Tensor | None, seed: int | Sequence[int]
     ) -> Tensor:
         """Return class probabilities ``(*trials, N, K)`` by a model of the released labels of the first part."""
         if features is None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.live_page import LivePage
-from tune_vfl.driver.planning import changed, planned_campaign, with_more
+from tune_vfl.driver.planning import CampaignLike, changed, planned_campaign, with_more
+from tune_vfl.driver.sinks import Sink
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import StoredStudy, open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.places import home
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tune_vfl.driver.planning import CampaignLike
-    from tune_vfl.driver.sinks import Sink
-    from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
+from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 
 
 def search(

@@ -14,10 +14,10 @@ from tune_vfl.driver.progress import ProgressReport
 from tune_vfl.driver.reference_scores import ReferenceScores
 from tune_vfl.driver.search_packs import SearchPacks
 from tune_vfl.driver.sinks import Dispatcher, Sink, SinkObserver
-from tune_vfl.driver.study_run import StudyRun
+from tune_vfl.driver.study_run import Observer, StudyRun
 from tune_vfl.driver.undefended import shared
 from tune_vfl.execution import ray_session as cluster
-from tune_vfl.execution.capacity import capacity_key
+from tune_vfl.execution.capacity import Capacity, capacity_key
 from tune_vfl.execution.pack_sizes import BLIND_LANES, pack_size
 from tune_vfl.execution.sent_files import with_own_files
 from tune_vfl.execution.trainable_spec import TrainableSpec
@@ -33,8 +33,6 @@ from tune_vfl.samplers.base import SAMPLERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.driver.study_run import Observer
-    from tune_vfl.execution.capacity import Capacity
     from tune_vfl.execution.pack_searcher import PackSearcher
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.records.plans import PlannedStudy

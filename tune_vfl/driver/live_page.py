@@ -5,16 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from tune_vfl.machine.runtime import return_memory
 from tune_vfl.records.campaigns import CampaignRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 # A shorter search has its page at its end alone.
 FIRST_AFTER_SECONDS = 30.0

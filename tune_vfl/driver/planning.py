@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.errors import SpecError, UnknownNameError
 from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.shares import Demand, even_shares
+from tune_vfl.registry import Registry
 from tune_vfl.spec import Named, StudySpec, parse
 from tune_vfl.spec.listed import as_list
 from tune_vfl.spec.raw import expand, is_campaign, read_yaml
 from tune_vfl.spec.study import PORTFOLIOS
-
-if TYPE_CHECKING:
-    from tune_vfl.registry import Registry
 
 SpecLike = PlannedStudy | StudySpec | Mapping[str, Any] | str | Path
 CampaignLike = PlannedCampaign | SpecLike
@@ -248,11 +246,7 @@ def _mistakes(spec: StudySpec) -> list[str]:
 
 
 def _option_problems(
-    registry: Registry[Any],
-    named: Named,
-    place: str,
-    options: str = "Params",
-    elsewhere: Sequence[str] = (),
+    registry: Registry[Any], named: Named, place: str, options: str = "Params", elsewhere: Sequence[str] = ()
 ) -> list[str]:
     from tune_vfl.spec import validated
 

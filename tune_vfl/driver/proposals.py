@@ -9,21 +9,17 @@ from __future__ import annotations
 import math
 import random
 import warnings
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tune_vfl.driver.violations import violations
-from tune_vfl.ledger.ledger import NewTrial
+from tune_vfl.ledger.ledger import Ledger, NewTrial
+from tune_vfl.ledger.trials import Trial
+from tune_vfl.outcome import Outcome
+from tune_vfl.records.studies import TrialRecord
 from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
 from tune_vfl.spaces.space import point_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.ledger.trials import Trial
-    from tune_vfl.outcome import Outcome
-    from tune_vfl.records.studies import TrialRecord
 
 # Under this name Optuna's samplers keep a trial's constraints.
 _CONSTRAINTS_KEY = "constraints"
@@ -78,8 +74,7 @@ class Proposals:
         self._violated: dict[int, list[float]] = {}
         steered = {"constraints": lambda trial: self._violated[trial.number]} if spec.constraints else {}
         self._mirror = optuna.create_study(
-            directions=["maximize", "minimize"],
-            sampler=chosen.build(start, budget=spec.budget.trials, **steered),
+            directions=["maximize", "minimize"], sampler=chosen.build(start, budget=spec.budget.trials, **steered)
         )
         self._random = random.Random(start)  # noqa: S311 - an order, no secret
         self._mirrored: dict[int, int] = {}

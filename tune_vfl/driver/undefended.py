@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.side_measurements import SideMeasurement
-from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY, Observer
+from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
 from tune_vfl.outcome import Outcome, read_outcome
-from tune_vfl.spec.cell import References
+from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.driver.study_run import Observer
     from tune_vfl.execution.worker_failures import Cause
-    from tune_vfl.ledger.ledger import Ledger
-    from tune_vfl.spec.cell import Cell
 
 # An outcome of one of these says nothing about the model: the next run measures it again.
 _MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")

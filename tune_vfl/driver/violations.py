@@ -5,14 +5,10 @@ The decision uses bounds with a confidence (:mod:`tune_vfl.analysis.constraints`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from tune_vfl.outcome import Outcome
 from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tune_vfl.outcome import Outcome
 
 
 def violations(outcome: Outcome, undefended: Outcome | None, constraints: Mapping[str, float]) -> list[float]:

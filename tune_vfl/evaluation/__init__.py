@@ -1,6 +1,6 @@
 """Train once, attack many: from a task and settings of its defense to an outcome for each setting.
 
-Names are imported when they are first used: what starts a worker reads :mod:`tune_vfl.evaluation.attempts` alone, which
+Names are imported at first use: the start of a worker reads :mod:`tune_vfl.evaluation.attempts` alone, which
 needs no torch.
 """
 

@@ -45,7 +45,7 @@ class _Tried:
     """One attacker with its successes on all trainings.
 
     Attributes:
-        attack: the attack; ``params``: what was changed of it.
+        attack: the attack; ``params``: its changed parameters.
         tuning, reported: success by seed, of each seat and variant, on either half of the rows.
     """
 
@@ -110,7 +110,7 @@ class _Tuner:
     """A tree-structured Parzen estimator over attacks and their variable options that proposes the next attacker.
 
     Attributes:
-        known: what attackers came to that were tried already, by name and what was changed.
+        known: results of attackers tried already, by name and changed parameters.
     """
 
     def __init__(self, attacks: Sequence[Attack[Strict]], epochs: int) -> None:

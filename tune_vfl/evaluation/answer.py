@@ -32,7 +32,7 @@ def evaluate_spec(spec: StudySpec, *, rows: RowsUsed = "all") -> dict[str, Any]:
 
     Args:
         spec: its defense's ``params`` are the setting; ``budget.seeds`` says how many seeds.
-        rows: ``all``, or ``selection`` for what a search would measure.
+        rows: ``all``, or ``selection`` for the rows of a search.
 
     Raises:
         SpecError: with every problem; a domain is one, since there is no search.
@@ -112,7 +112,7 @@ def evaluate(
         attacks: names, or mappings of name and parameters; ``default`` is the portfolio of a competent adversary.
         seeds: how many seeds, from 0.
         settings: ``PATH=VALUE`` settings on the spec, such as ``training.epochs=50``.
-        rows: ``all``, or ``selection``, what a search uses: without the reserve, where the data set has one.
+        rows: ``all``, or ``selection``, the rows of a search: without the reserve, if the data set has one.
 
     Raises:
         SpecError: with every problem.

@@ -6,12 +6,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from types import FrameType
+from typing import TypeVar
 
 from tune_vfl.outcome import Outcome
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 T = TypeVar("T")
 
@@ -27,10 +25,10 @@ def together_or_alone(
 ) -> list[Outcome]:
     """Evaluate trials together; if that fails, evaluate each by itself, so that one harms no other.
 
-    What does not fit into memory together is tried by halves.
+    Trials that do not fit into memory together are retried by halves.
 
     Args:
-        evaluate: gives an outcome a trial, in order; what it raises becomes the outcome of the trial that caused it.
+        evaluate: gives an outcome a trial, in order; its error becomes the outcome of the trial that caused it.
         trials: at least one.
         minutes: how long a trial may take, for its message; :func:`time_limit` holds it to that.
     """

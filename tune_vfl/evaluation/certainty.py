@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.outcome import AttackScore, Outcome
 from tune_vfl.statistics.advantages import LEAST_HEADROOM, narrow, pseudo_values
+from tune_vfl.statistics.arrays import Bools, Floats
 from tune_vfl.statistics.intervals import Estimate, levels, levels_by_undefended, undecided
 from tune_vfl.statistics.leakage import Bounds, Limits, clipped, leakage_bounds, means_of_maxima
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from tune_vfl.statistics.arrays import Bools, Floats
 
 T = TypeVar("T")
 
@@ -138,7 +135,7 @@ def stood_in(gains: Floats, met: Bools) -> Floats:
     nor a contender for that. A setting's leakage and its bounds stay those of the attacks that it met.
 
     Args:
-        gains: ``(K, N, S)``; what stands where an attack was not met is passed over.
+        gains: ``(K, N, S)``; entries of attacks that were not run are ignored.
         met: ``(K, N)``, at least one attack of each setting.
     """
     if met.all():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from tune_vfl.evaluation.certainty import Certainty
+from tune_vfl.outcome import Outcome
 from tune_vfl.statistics.intervals import WIDEST
-
-if TYPE_CHECKING:
-    from tune_vfl.evaluation.certainty import Certainty
-    from tune_vfl.outcome import Outcome
 
 NEARLY_DONE = 0.9
 """The share of the steps after which an undefended model is looked at for the first time."""

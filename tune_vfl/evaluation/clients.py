@@ -30,7 +30,7 @@ class Clients:
     """The rows of all clients, for the seeds of a pack.
 
     Attributes:
-        task: what is evaluated.
+        task: the task to evaluate.
         pack: the members of the training, each with all clients.
     """
 

@@ -6,14 +6,9 @@ that later readers such as ``status`` need no attack's code.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict, StudySpec
+from tune_vfl.spec.cell import Cell
 from tune_vfl.spec.study import PORTFOLIOS
-
-if TYPE_CHECKING:
-    from tune_vfl.spec import StudySpec
-    from tune_vfl.spec.cell import Cell
 
 _LABELS = ("default", "thorough")
 """Portfolios that hold every attack on labels of a competent adversary."""
@@ -24,7 +19,7 @@ class Coverage(Strict):
 
     Attributes:
         untried: the attacks of a competent adversary that fit the data, model and defense, and are not in the spec.
-        acts: whether an attack takes part in the training and changes what it sends.
+        acts: whether an attack takes part in the training and changes its messages.
         features: whether an attack looks for features.
         goals: what the attacks that are run are after, ``features``, ``labels``; empty where it was planned before that
             was kept.

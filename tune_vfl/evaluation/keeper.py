@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.protocol.hooks import Hooks
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.seeds import Streams
-    from tune_vfl.spec import Strict, Training
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.seeds import Streams
+from tune_vfl.spec import Strict, Training
 
 
 class Keeper(Hooks):

@@ -33,7 +33,7 @@ def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: 
     """Train a pack and measure all members: once for all watching attacks, and once more for each acting one.
 
     Args:
-        task: what is evaluated.
+        task: the task to evaluate.
         params: one set of defense parameters per trial, of equal structure.
         pack: the members of the training.
         deadline: ``time.monotonic()`` at which training stops with a TimeoutError.
@@ -81,9 +81,9 @@ def score_attack(attack: Attack[Strict], run: Run, draws: Sequence[int] = ()) ->
     """Run an attack on the view of each party that carries it out and score each variant on every member.
 
     Args:
-        attack: what is run.
+        attack: the attack to run.
         run: a training, or an untrained model.
-        draws: of what the attacker knows and draws, over which its success is a mean; none: as many as it asks for.
+        draws: number of draws of known rows and random numbers, over which the success is a mean; None: its own.
     """
     if run.pack.trials is not None and not attack.capabilities.stackable:
         return joined([score_attack(attack, run.member(m), draws) for m in range(run.pack.lead[0])])

@@ -5,31 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.data.base import Split
+from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import UsageError
 from tune_vfl.evaluation.grants.base import keepers_for
+from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.measuring import measured
+from tune_vfl.evaluation.own_rounds import OwnRounds
 from tune_vfl.evaluation.packs import outcome_of
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import Table, joined
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import build_network, extended, fill, split_of
 from tune_vfl.models.base import VflNetwork
+from tune_vfl.outcome import Outcome
 from tune_vfl.protocol.hooks import Context
 from tune_vfl.protocol.loop import SplitTraining, class_gradient, learning_rate, torchs_optimizer
 from tune_vfl.protocol.members import Batch, Pack, Rows
 from tune_vfl.seeds import Streams
-
-if TYPE_CHECKING:
-    from tune_vfl.data.base import Split
-    from tune_vfl.defenses.base import Defense
-    from tune_vfl.evaluation.keeper import Keeper
-    from tune_vfl.evaluation.own_rounds import OwnRounds
-    from tune_vfl.outcome import Outcome
 
 
 class OwnLoop:
@@ -40,7 +37,7 @@ class OwnLoop:
     numbers.
 
     Args:
-        task: what the setting was measured on.
+        task: the task of the measured setting.
         defense: built, not yet set up.
         seed: decides rows, starting weights and order of rows.
 
@@ -49,7 +46,7 @@ class OwnLoop:
         rows: the training rows: ``batches(size)`` yields an epoch, ``take(ids)`` looks rows up.
         bottoms: the study's bottom models, one a passive party, with its starting weights; yours may take their place.
         left_out: the attacks that take part in a training, which are not carried out here.
-        table: what was measured; empty before :meth:`measure`.
+        table: the measurements; empty before :meth:`measure`.
     """
 
     def __init__(self, task: Task, defense: Defense, *, seed: int) -> None:
@@ -126,8 +123,8 @@ class OwnLoop:
             batch: the rows of the step.
             epoch: from 0.
             logits: ``(B, K)`` with their graph, of which ``backward(retain_graph=True)`` keeps what is needed here.
-            targets: what the loss trained on.
-            embeddings: what arrived from each passive party, ``(B, d)``, leaves of that graph.
+            targets: the targets of the loss.
+            embeddings: as received from each passive party, ``(B, d)``, leaves of that graph.
             party: the receiver of the gradient.
         """
         return Context(
@@ -150,11 +147,8 @@ class OwnLoop:
         Args:
             batch: the rows that the bottom models read.
             epoch: from 0.
-            sent: what each passive party sent, ``(B, d)``.
-            received: what came back for it, ``(B, d)``: exactly what left the label party.
-
-        Raises:
-            UsageError: before :meth:`begin`.
+            sent: the embedding that each passive party sent, ``(B, d)``.
+            received: the gradient that came back for it, ``(B, d)``, exactly as it left the label party.
         """
         self._begun()
         for keeper in self._keepers.values():
@@ -173,9 +167,6 @@ class OwnLoop:
 
         Returns:
             The utility of this seed; :func:`outcome` has the rest, over all seeds.
-
-        Raises:
-            UsageError: before :meth:`begin`.
         """
         training = self._begun()
         training.network.eval()

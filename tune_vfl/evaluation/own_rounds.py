@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import UsageError
 from tune_vfl.evaluation.clients import Clients
 from tune_vfl.evaluation.federated import Victim, begin, fill_clients, utilities_by_client
 from tune_vfl.evaluation.measuring import measured
+from tune_vfl.evaluation.table import Table
+from tune_vfl.evaluation.task import Task
+from tune_vfl.horizontal.cohort import Cohort
 from tune_vfl.horizontal.vector import Vector
 from tune_vfl.protocol.loop import learning_rate, torchs_optimizer
-from tune_vfl.protocol.members import Pack
-
-if TYPE_CHECKING:
-    from tune_vfl.defenses.base import Defense
-    from tune_vfl.evaluation.table import Table
-    from tune_vfl.evaluation.task import Task
-    from tune_vfl.horizontal.cohort import Cohort
-    from tune_vfl.protocol.members import Rows
-    from tune_vfl.spec import Strict, Training
+from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.spec import Strict, Training
 
 
 class Client:
@@ -84,15 +81,15 @@ class OwnRounds:
     does what the search did gets its numbers.
 
     Args:
-        task: what the setting was measured on, of the horizontal setting.
+        task: the task of the measured setting, which is horizontal.
         params: the defense's parameters.
         seed: decides all draws.
 
     Attributes:
         clients: all of them, in order; the first one is under attack.
-        in_turn: the defense has clients train what is shared one after the other (SplitFed V2), not side by side.
+        in_turn: clients train the shared part one after the other (SplitFed V2), not side by side.
         left_out: the attacks that take part in a training; there are none in this setting.
-        table: what was measured; empty before :meth:`measure`.
+        table: the measurements; empty before :meth:`measure`.
     """
 
     def __init__(self, task: Task, params: Strict, *, seed: int) -> None:

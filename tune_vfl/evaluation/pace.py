@@ -17,7 +17,7 @@ MOST_STEPS = 200
 def seconds_per_epoch(cell: Cell, trials: int) -> float:
     """Return the seconds that an epoch of one trial takes, all its seeds, in a pack of so many without a defense.
 
-    What every training begins with does not count.
+    The setup of a training does not count.
 
     Args:
         cell: of a study; its defense does not matter.

@@ -36,7 +36,7 @@ def evaluate_pack(
     """Evaluate a cell under several settings of its defense, together where they stack.
 
     Args:
-        cell: what is evaluated.
+        cell: the cell to evaluate.
         params: one mapping per trial of the defense's parameters, over which the cell's fixed ones are laid, and of
             ordinary ones (``training.lr``), which change the cell: trials that differ in these share no pass.
         references: what attacks are compared with on this cell; None measures it here. It is always measured here for
@@ -75,7 +75,7 @@ def evaluate_task(
 def outcome_of(task: Task, table: Table) -> Outcome:
     """Return a trial's outcome from the measurements of its members, one row per seed of the task's cell.
 
-    What attacks are compared with is measured here.
+    The reference scores of attacks are measured here.
     """
     return _Bench(task, None, "cpu")._outcome(table)
 
@@ -118,11 +118,7 @@ class _Bench:
         return [outcomes[i] for i in range(len(params))]
 
     def _built(self, given: Settings) -> Strict:
-        """Return a trial's full parameters.
-
-        Raises:
-            SpecError: when the defense does not take them here.
-        """
+        """Return a trial's full parameters."""
         cell = self.task.cell
         built = defense_params(cell.defense, {**given, **cell.fixed}, num_classes=cell.num_classes)
         problems = self.task.defense.problems(built, num_classes=cell.num_classes, mode=cell.mode)

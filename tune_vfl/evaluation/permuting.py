@@ -19,12 +19,7 @@ from tune_vfl.protocol.answers import Answer
 from tune_vfl.protocol.members import alike
 from tune_vfl.spec import Strict
 from tune_vfl.statistics.nulls import p_value
-from tune_vfl.statistics.permutations import (
-    permutations_of,
-    permuted_aucs,
-    permuted_cross_fitted_aucs,
-    permuted_hits,
-)
+from tune_vfl.statistics.permutations import permutations_of, permuted_aucs, permuted_cross_fitted_aucs, permuted_hits
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,9 +84,9 @@ def p_value_of(
     the best of as many that say nothing.
 
     Args:
-        attack: whose it is.
+        attack: the attack.
         variants: the trial's columns, a value a seed.
-        nulls: by variant what :func:`on_permuted_labels` gave, a list a seed.
+        nulls: by variant the results of :func:`on_permuted_labels`, a list a seed.
     """
     candidates = _candidates(attack, variants, nulls)
     if not candidates:

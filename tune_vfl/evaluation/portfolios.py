@@ -36,7 +36,7 @@ def expanded(listed: Sequence[Named], task: Task) -> list[Attack[Strict]]:
 
     Args:
         listed: the entries under ``attacks``, of known names and options.
-        task: what they are for; its own attacks do not matter.
+        task: the task to attack; its own attacks do not matter.
 
     Raises:
         SpecError: when nothing of a portfolio fits.

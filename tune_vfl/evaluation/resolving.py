@@ -113,9 +113,6 @@ def _dataset(spec: StudySpec) -> Named:
 
     Every client has all columns, so there is one party to a client. The column that assigns rows to clients is passed
     on.
-
-    Raises:
-        SpecError: where rows are shared out by a column, and the data set has no option for it or another column.
     """
     given, name = dict(spec.dataset.options), spec.dataset.name
     if not spec.federation.horizontal or name not in DATASETS:
@@ -132,11 +129,7 @@ def _dataset(spec: StudySpec) -> Named:
 
 
 def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
-    """Return the federation and the training recipe; in the horizontal setting ``epochs`` are a client's passes.
-
-    Raises:
-        SpecError: where rounds and epochs are both given.
-    """
+    """Return the federation and the training recipe; in the horizontal setting ``epochs`` are a client's passes."""
     training, federation = spec.training.over(dataset.recipe.training), spec.federation
     if not federation.horizontal:
         return federation, training
@@ -153,11 +146,7 @@ def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
 
 
 def _as_many_as_hold_rows(federation: Federation, dataset: Dataset) -> Federation:
-    """Return the federation with one client per value of the column that assigns rows to clients.
-
-    Raises:
-        SpecError: if the spec gives another number of clients.
-    """
+    """Return the federation with one client per value of the column that assigns rows to clients."""
     if federation.shards.name != "column" or dataset.holders is None:
         return federation
     count = len(dataset.holders.names)
@@ -170,11 +159,7 @@ def _as_many_as_hold_rows(federation: Federation, dataset: Dataset) -> Federatio
 
 
 def _known(named: Named) -> bool:
-    """Look an entry under ``attacks`` up.
-
-    Raises:
-        SpecError: for an unknown name or option.
-    """
+    """Look an entry under ``attacks`` up."""
     return is_portfolio(named) or build_attack(named) is not None
 
 

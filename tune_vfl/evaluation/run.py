@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from torch import Tensor, nn
 
 from tune_vfl.data.base import Split
+from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.table import Table
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import VflNetwork
@@ -17,9 +18,6 @@ from tune_vfl.models.joined import JoinedBottoms, SideBySide
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import derive
-
-if TYPE_CHECKING:
-    from tune_vfl.evaluation.keeper import Keeper
 
 K = TypeVar("K", bound="Keeper")
 
@@ -31,13 +29,13 @@ class Run:
     Attributes:
         task: the task to train.
         pack: the members of the training.
-        split: the rows, stacked over the pack's seeds (not over its trials), with what the defense had parties add.
+        split: the rows, stacked over the pack's seeds (not over its trials), with the defense's extension columns.
         network: on the CPU once it is trained, and then in evaluation mode; never handed out itself, only copies.
         keepers: recordings of the training for grants, by class; none before the training.
-        table: what was measured, a row a member; empty before the training.
+        table: the measurements, a row a member; empty before the training.
         parties: the passive parties that views are cut for, by position: the one that attacks, all that attack
             together, or the one under attack.
-        draw: which draw of the rows that attackers know, and of what they draw themselves; 0 is the seeds' own.
+        draw: the number of the draw of known rows and of attackers' random numbers; 0 is the seeds' own.
     """
 
     task: Task

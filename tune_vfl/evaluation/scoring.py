@@ -49,7 +49,7 @@ def score_answer(answer: Answer, y_train: Tensor, y_test: Tensor, num_classes: i
         seeds: each member's, by which its rows fall into folds.
 
     Returns:
-        ``success``, what was measured beside it, and ``validation`` where the attacker estimates its own success.
+        ``success``, measurements beside it, and ``validation`` where the attacker estimates its own success.
     """
     stacked = y_train.dim() == 2
     members = y_train.shape[0] if stacked else 1
@@ -131,7 +131,7 @@ def score_reconstruction(answer: Reconstruction, x_train: Tensor, y_train: Tenso
 
     Args:
         answer: tensors with leading axes.
-        x_train: ``(*trials, N, ...)`` the attacked party's training rows; their mean is what needs no attack.
+        x_train: ``(*trials, N, ...)`` the attacked party's training rows; their mean is the answer without an attack.
         y_train: ``(*trials, N)`` their labels, for an attack that says labels too.
     """
     stacked = answer.ids.dim() == 2
@@ -218,8 +218,8 @@ def _measure(
         scores: ``(M,)`` or ``(M, K)``.
         y: ``(M,)`` true labels.
         num_classes: K.
-        ends: of two classes what their ROC curve tells.
-        hits: of scores ``(M, 2)`` what they say.
+        ends: the ROC curve of two classes.
+        hits: the predictions of scores ``(M, 2)``.
         flip: it is not known which end of the scores is positive.
     """
     measured: dict[str, float] = {}

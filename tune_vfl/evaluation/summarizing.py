@@ -37,7 +37,7 @@ def summarize(
     An attacker that can tell which of some variants is best, by its own validation, uses that one: they count as one.
 
     Args:
-        attack: whose answers they are.
+        attack: the attack that gave the answers.
         variants: the trial's columns, a value a seed.
         num_classes: K.
         guess: success of the best constant guess at labels; that at features, the mean, succeeds by 0.
@@ -137,7 +137,7 @@ def over_draws(attack: Attack[Strict], draws: Sequence[Mapping[str, Columns]]) -
     Variants that were scored in the first draw alone stay as they are there.
 
     Args:
-        attack: whose variants they are.
+        attack: the attack of these variants.
         draws: of each draw the variants' columns, a value a member.
     """
     if len(draws) == 1:

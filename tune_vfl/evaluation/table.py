@@ -24,7 +24,7 @@ class Trained(NamedTuple):
         lost: whether it diverged.
         utility: on the test rows.
         variance: of the utility over other test rows.
-        notes: what the defense says of it.
+        notes: the defense's notes on it.
         logged: columns of the defense's own numbers.
         seconds: wall seconds of the whole pack by stage.
     """

@@ -97,7 +97,7 @@ def train_pack(
     """Train a pack under its defense, with the keepers of the attacks that share this training.
 
     Args:
-        task: what is evaluated.
+        task: the task to evaluate.
         params: one set of defense parameters per trial, of equal structure.
         pack: the members of the training.
         attacks: those that watch, or the one that takes part in the training after the defense.
@@ -105,7 +105,7 @@ def train_pack(
         device: where the network is trained; weights and orders are the same on every device, noise is the device's.
 
     Returns:
-        The training, over; its table holds utility, what was lost, what the defense says of itself, and the seconds.
+        The finished training; its table holds utility, lost members, the defense's notes and values, and the seconds.
     """
     start, recipe = time.perf_counter(), task.cell.training
     defense, network, rows, split = prepared(task, params, pack, widened=sum(a.widens for a in attacks), device=device)
@@ -140,7 +140,7 @@ class Prepared(NamedTuple):
     Attributes:
         defense: set up.
         network: with the defense's layers in it, on the device.
-        rows: of the pack, with what the defense adds to them; ``split``: the same on the device.
+        rows: of the pack, with the defense's extension columns; ``split``: the same on the device.
     """
 
     defense: Defense

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,6 @@ from tune_vfl.errors import SpecError, UnreachableError
 from tune_vfl.machine.process_identity import boot_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.spec import Resources
 

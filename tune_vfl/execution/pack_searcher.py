@@ -6,20 +6,17 @@ that is resumed makes a new searcher for the trials that the ledger lacks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ray.tune.search.searcher import Searcher
 
 from tune_vfl.errors import TuneVflError
 from tune_vfl.execution import watchdogs
+from tune_vfl.execution.worker_failures import Cause
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
 from tune_vfl.machine.version import VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tune_vfl.execution.worker_failures import Cause
 
 # The limit of lost packs in a row, without an answer between them: workers cannot run here.
 _MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES

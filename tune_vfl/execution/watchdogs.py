@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from ray.tune import Callback
 
 from tune_vfl.errors import UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
 
 _EVERY_SECONDS = 10.0
 # Seconds by which a pack may exceed the limits of its trials: to load its libraries, and to end.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Collection
+from typing import Any, Literal, Protocol
 
 from ray.exceptions import OutOfMemoryError
 
 from tune_vfl.execution.watchdogs import DriverCallback
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 Cause = Literal["crash", "timeout", "node", "memory"]
 

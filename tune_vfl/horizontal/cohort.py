@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from tune_vfl.horizontal.vector import Vector
+from tune_vfl.models.base import VflNetwork
 from tune_vfl.protocol.hooks import Hooks, RowsById
 from tune_vfl.protocol.loop import SplitTraining
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tune_vfl.models.base import VflNetwork
-    from tune_vfl.protocol.members import Batch, Rows
-    from tune_vfl.spec import Training
+from tune_vfl.protocol.members import Batch, Rows
+from tune_vfl.spec import Training
 
 BottomOf = Literal["shared", "hidden", "kept"]
 """Handling of a client's bottom model, see :class:`tune_vfl.defenses.base.DefenseCapabilities`."""

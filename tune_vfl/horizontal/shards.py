@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tune_vfl.data.base import Holders
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import derive, numpy_rng
-
-if TYPE_CHECKING:
-    from tune_vfl.data.base import Holders
-    from tune_vfl.spec import Federation
+from tune_vfl.spec import Federation
 
 FEWEST = 2
 """Rows that every client holds at least."""

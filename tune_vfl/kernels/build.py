@@ -9,18 +9,15 @@ import shutil
 import stat
 import subprocess
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from tune_vfl.errors import TuneVflError, UnwritableError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import user_cache
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HERE = Path(__file__).parent
 SOURCES = tuple(HERE / f"{name}.cpp" for name in ("passes", "rows", "visits", "clusters", "distances"))
@@ -106,11 +103,7 @@ def _make_folder(place: Path) -> None:
 
 
 def _refuse_others(place: Path, is_kind: Callable[[int], bool]) -> None:
-    """Refuse a folder or a file that anybody but this user could have put there or changed.
-
-    Raises:
-        NotBuiltError: where its owner is another user, others may write it, or it is a link.
-    """
+    """Refuse a folder or a file that anybody but this user could have put there or changed."""
     found = place.lstat()
     if not is_kind(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise NotBuiltError(
@@ -128,11 +121,7 @@ def _remembered(made: Path, why: str) -> str:
 
 
 def _compile(compiler: str, made: Path) -> None:
-    """Compile the library.
-
-    Raises:
-        NotBuiltError: where that fails, which is remembered.
-    """
+    """Compile the library."""
     with written_whole(made) as draft:
         command = [compiler, *OPTIONS, "-o", str(draft), *map(str, SOURCES)]
         try:
@@ -145,11 +134,7 @@ def _compile(compiler: str, made: Path) -> None:
 
 
 def _compiler() -> str:
-    """Return the path of a compiler.
-
-    Raises:
-        NotBuiltError: where there is none.
-    """
+    """Return the path of a compiler."""
     found = next(filter(None, map(shutil.which, COMPILERS)), None)
     if found is None:
         raise NotBuiltError(f"no compiler is on the PATH: none of {', '.join(COMPILERS)}")

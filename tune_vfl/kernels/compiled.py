@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.kernels import build
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @cache

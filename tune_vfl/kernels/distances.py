@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import c_int64, c_void_p
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from tune_vfl.kernels.compiled import routine
 from tune_vfl.metrics.correlation import class_distance_correlation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
 
 
 def class_correlation(x: Tensor, y: Tensor, num_classes: int) -> Tensor:

@@ -22,10 +22,7 @@ ACTIVATIONS = ("none", "relu", "leaky_relu")
 
 
 class _Layer(ctypes.Structure):
-    _fields_ = (
-        *((name, c_int64) for name in ("d_in", "d_out", "weight", "bias", "activation")),
-        ("slope", c_double),
-    )
+    _fields_ = (*((name, c_int64) for name in ("d_in", "d_out", "weight", "bias", "activation")), ("slope", c_double))
 
 
 class _Chain(ctypes.Structure):

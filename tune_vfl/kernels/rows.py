@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import c_int64, c_void_p
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from tune_vfl.kernels.compiled import routine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
 
 
 def add_rows(sums: Tensor, ids: Tensor, rows: Tensor) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Connection, Executable, delete, insert, select, update
 
+from tune_vfl.ledger.database import LedgerStorage
+from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.schema import confirmations, studies, trials
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.confirmations import Confirmation, SeedRecord
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Executable
-
-    from tune_vfl.ledger.database import LedgerStorage
-    from tune_vfl.ledger.lease import Lease
 
 Place = tuple[int, int]
 """A trial's number, or :data:`tune_vfl.records.confirmations.UNDEFENDED`, and a seed."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Text, and_, delete, select, type_coerce, update
+from sqlalchemy import Connection, Table, Text, and_, delete, select, type_coerce, update
 
 from tune_vfl.errors import TuneVflError
 from tune_vfl.ledger.schema import Json, campaigns, confirmations, studies, trials
@@ -14,11 +15,6 @@ from tune_vfl.ledger.trials import ending_of
 from tune_vfl.machine.checked_json import DamagedValueError, load
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.confirmations import UNDEFENDED
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from sqlalchemy import Connection, Table
 
 _SHOWN = 5
 _LOST = "its row in the ledger was damaged"

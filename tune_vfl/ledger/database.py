@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import NullPool, func, select
+from sqlalchemy import Connection, Engine, NullPool, Pool, func, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.damage import damage_named
 from tune_vfl.ledger.db_errors import retry, translated
-from tune_vfl.ledger.lease import Lease
+from tune_vfl.ledger.lease import Clock, Lease
 from tune_vfl.ledger.schema import make_tables, studies, version_of
 from tune_vfl.machine.passwords import hide_password
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from sqlalchemy import Connection, Engine, Pool
-
-    from tune_vfl.ledger.lease import Clock
 
 T = TypeVar("T")
 

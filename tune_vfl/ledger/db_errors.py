@@ -5,15 +5,13 @@ from __future__ import annotations
 import sqlite3
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
 from tune_vfl.errors import UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 

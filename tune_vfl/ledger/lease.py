@@ -15,23 +15,18 @@ import json
 import math
 import platform
 import threading
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.db_errors import LedgerTroubleError
 from tune_vfl.ledger.schema import leases
 from tune_vfl.machine.process_identity import end_session, has_ended, new_session, this_owner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from sqlalchemy import ColumnElement, Connection
 
 LEASE_SECONDS = 60.0
 """How long a holder may be silent before another one may take its place."""
@@ -208,11 +203,7 @@ class Lease:
         self._epoch = epoch
 
     def _renew(self) -> None:
-        """Renew the lease.
-
-        Raises:
-            LeaseLostError: when it is held no more.
-        """
+        """Renew the lease."""
         with self._place.transaction() as connection:
             renewed = update(leases).where(*self._ours).values(_until(self._place.clock(connection)))
             if not connection.execute(renewed).rowcount:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from tune_vfl.ledger.confirmation_store import Confirmations
+from tune_vfl.ledger.database import LedgerStorage
+from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.making import make_or_find
 from tune_vfl.ledger.reading import StudyReader, find
 from tune_vfl.ledger.schema import campaigns, studies, trials
@@ -21,18 +24,10 @@ from tune_vfl.ledger.trials import Trial, ending_of, not_repeated, repeats, tria
 from tune_vfl.machine.process_identity import end_session, new_session
 from tune_vfl.outcome import Outcome, drop_non_finite
 from tune_vfl.records.campaigns import PlannedCampaign
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from sqlalchemy import Connection
-
-    from tune_vfl.ledger.database import LedgerStorage
-    from tune_vfl.ledger.lease import Lease
-    from tune_vfl.records.joint_confirmation import JointConfirmation
-    from tune_vfl.records.plans import PlannedStudy
-    from tune_vfl.records.studies import TrialRecord
-    from tune_vfl.spec.cell import References
+from tune_vfl.records.joint_confirmation import JointConfirmation
+from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.records.studies import TrialRecord
+from tune_vfl.spec.cell import References
 
 # A trial whose worker died this often is not asked again: it ends as an error.
 MAX_WORKER_LOSSES = 3

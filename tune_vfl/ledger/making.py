@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_core import to_jsonable_python
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, parts_of
 from tune_vfl.ledger.schema import campaigns, studies
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.measure import refuse_another
 from tune_vfl.records.plans import PlannedStudy
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from sqlalchemy import Connection
-
-    from tune_vfl.records.campaigns import PlannedCampaign
 
 # What a study's newest spec says, whatever it began with: it changes no trial.
 _NEWEST = ("constraints", "confidence")
@@ -109,11 +104,7 @@ def _extended(connection: Connection, asked: PlannedStudy, row: Mapping[str, Any
 
 
 def _write_campaign(connection: Connection, campaign: PlannedCampaign) -> None:
-    """Store a campaign, or update it by a newer spec.
-
-    Raises:
-        StudyError: when its name is that of a study.
-    """
+    """Store a campaign, or update it by a newer spec."""
     if connection.execute(select(studies.c.name).where(studies.c.name == campaign.name)).one_or_none() is not None:
         raise StudyError(
             f"{campaign.name!r} is a study, and cannot be the name of a campaign too: give the campaign another name "

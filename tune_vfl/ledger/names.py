@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from tune_vfl.errors import did_you_mean
 from tune_vfl.ledger.schema import campaigns, studies
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 
 def nowhere(name: str, held: list[str], campaigns_held: list[str], shown: str, most: int = 20) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from sqlalchemy import insert, select
+from sqlalchemy import ColumnElement, Connection, Table, insert, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
@@ -12,10 +12,6 @@ from tune_vfl.ledger.schema import campaigns, confirmations, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import ending_of
 from tune_vfl.records.packed import Packed
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Table
-
 
 Unpacked = Literal["new", "same"]
 

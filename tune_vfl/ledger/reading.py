@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from tune_vfl.errors import StudyError
+from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
@@ -18,17 +20,9 @@ from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.samplers.base import listed_points
-from tune_vfl.spec.cell import References
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sqlalchemy import Connection
-
-    from tune_vfl.ledger.database import LedgerStorage
-    from tune_vfl.spaces.space import Space
-    from tune_vfl.spec import StudySpec
-    from tune_vfl.spec.cell import Cell
+from tune_vfl.spaces.space import Space
+from tune_vfl.spec import StudySpec
+from tune_vfl.spec.cell import Cell, References
 
 # The columns that a run fills; the other ones hold the plan.
 _KNOWN = [

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sqlalchemy import Text, delete, func, select, type_coerce, update
+from sqlalchemy import Connection, Text, delete, func, select, type_coerce, update
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.checked_json import DamagedValueError, load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sqlalchemy import Connection
 
 
 @dataclass(frozen=True)

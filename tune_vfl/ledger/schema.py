@@ -6,16 +6,26 @@ used in conditions have columns of their own. Times are seconds since 1970.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Column, Double, Integer, MetaData, Table, Text, TypeDecorator, insert, inspect, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Dialect,
+    Double,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    insert,
+    inspect,
+    select,
+)
 
 from tune_vfl.errors import StudyError
 from tune_vfl.machine import checked_json
 from tune_vfl.machine.version import VERSION
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Dialect
 
 SCHEMA = 4
 """The version of these tables. Earlier ones stood in Optuna's, and were in no release."""
@@ -48,10 +58,7 @@ class JsonText(TypeDecorator[str]):
 
 
 version_table = Table(
-    "tune_vfl_ledger",
-    _METADATA,
-    Column("version", Integer, nullable=False),
-    Column("program", Text, nullable=False),
+    "tune_vfl_ledger", _METADATA, Column("version", Integer, nullable=False), Column("program", Text, nullable=False)
 )
 
 campaigns = Table(

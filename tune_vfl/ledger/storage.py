@@ -8,10 +8,10 @@ import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy
-from sqlalchemy import event
+from sqlalchemy import Connection, Engine, Pool, event
 from sqlalchemy.exc import OperationalError
 
 from tune_vfl.errors import UnreachableError, UsageError
@@ -22,9 +22,6 @@ from tune_vfl.machine.filesystems import network_file_system
 from tune_vfl.machine.passwords import from_environment, hide_password, with_password
 from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
 from tune_vfl.machine.process_identity import boot_id
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine, Pool
 
 # How sqlite says that a file is no database, or not a whole one.
 DAMAGED = ("file is not a database", "disk image is malformed")

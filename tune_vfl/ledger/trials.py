@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import select, type_coerce
+from sqlalchemy import ColumnElement, Connection, select, type_coerce
 
 from tune_vfl.ledger.schema import JsonText, trials
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.studies import TrialRecord
 from tune_vfl.spec.cell import from_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tune_vfl.errors import UnwritableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tune_vfl.machine.ray_folder import LOCK, PREFIX, is_in_use
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 def temporary_leftovers() -> list[Path]:

@@ -11,12 +11,10 @@ import os
 import platform
 import subprocess
 import uuid
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 _OPEN_SESSIONS: set[str] = set()
 

@@ -11,11 +11,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 # SIGTERM is how a machine that is about to go away, a scheduler, or Ray stopping a job say that there is no time left.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 # torchvision 0.28 registers shapes for these two operators at import, even when its compiled part was not loaded.
 _MISSING = ("torchvision::nms", "torchvision::qnms")

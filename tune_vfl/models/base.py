@@ -28,8 +28,7 @@ class ModelOptions(Strict):
     top: Literal["net", "none"] = Field("net", description="none: the summed embeddings are the logits (aggVFL)")
     embedding_dim: int = Field(10, ge=1, description="width of each party's embedding; K where there is no top model")
     head: HeadOption = Field(
-        "auto",
-        description="the logits: classes: one for each; scalar: a single one; auto: what the architecture gives",
+        "auto", description="the logits: classes: one for each; scalar: a single one; auto: what the architecture gives"
     )
 
     def implied(self) -> dict[str, Any]:
@@ -217,11 +216,7 @@ def build(
 
 
 def built_bottom(
-    architecture: Architecture[ModelOptions],
-    shape: tuple[int, ...],
-    held: tuple[int, ...],
-    width: int,
-    stream: Stream,
+    architecture: Architecture[ModelOptions], shape: tuple[int, ...], held: tuple[int, ...], width: int, stream: Stream
 ) -> nn.Module:
     """Build the bottom model of one party.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from pydantic import Field
@@ -12,10 +11,8 @@ from torch import Tensor, nn
 from tune_vfl.models.base import Width, model
 from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
 from tune_vfl.models.layers import Linear, stack_of
+from tune_vfl.seeds import Stream
 from tune_vfl.spec import BOTH
-
-if TYPE_CHECKING:
-    from tune_vfl.seeds import Stream
 
 
 class DcnOptions(FieldOptions):

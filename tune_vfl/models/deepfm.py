@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -11,10 +9,8 @@ from torch import Tensor, nn
 from tune_vfl.models.base import Width, model
 from tune_vfl.models.fields import FieldNet, FieldOptions, FieldVectors
 from tune_vfl.models.layers import Linear, stack_of
+from tune_vfl.seeds import Stream
 from tune_vfl.spec import BOTH
-
-if TYPE_CHECKING:
-    from tune_vfl.seeds import Stream
 
 
 class DeepFmOptions(FieldOptions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 from pydantic import Field
@@ -13,9 +13,7 @@ from torch import Tensor, nn
 
 from tune_vfl.models.base import Architecture, ModelOptions, Width
 from tune_vfl.models.layers import stack_of
-
-if TYPE_CHECKING:
-    from tune_vfl.seeds import Stream
+from tune_vfl.seeds import Stream
 
 
 class FieldOptions(ModelOptions):

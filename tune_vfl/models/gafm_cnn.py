@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 from torch import nn
@@ -11,10 +10,8 @@ from torch import nn
 from tune_vfl.models.base import Width, model
 from tune_vfl.models.images import DeepNet, DeepOptions
 from tune_vfl.models.layers import stack_of
+from tune_vfl.seeds import Stream
 from tune_vfl.spec import BOTH
-
-if TYPE_CHECKING:
-    from tune_vfl.seeds import Stream
 
 _CHANNELS = (6, 16, 32)
 

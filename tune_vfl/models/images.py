@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import pickle
 from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +17,7 @@ from torch import Tensor, nn
 from tune_vfl.errors import SpecError
 from tune_vfl.models.base import Architecture, ModelOptions, Width
 from tune_vfl.models.layers import stack_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tune_vfl.seeds import Stream
+from tune_vfl.seeds import Stream
 
 _AT_ONCE = 256
 

@@ -7,16 +7,13 @@ for it and for the profiler. These call the functions that do the work.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import Tensor
 
 
 class Optimizer:

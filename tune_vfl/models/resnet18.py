@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -11,9 +12,6 @@ from tune_vfl.models.base import model
 from tune_vfl.models.cutting import CutNet, Stages, by_block
 from tune_vfl.models.images import BatchNorm, PretrainedOptions
 from tune_vfl.spec import BOTH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SMALL = 32
 """Largest longer side of an image whose first layer keeps all places."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from tune_vfl.models.optimizers import AnyOptimizer
-    from tune_vfl.protocol.members import Batch
+from tune_vfl.models.optimizers import AnyOptimizer
+from tune_vfl.protocol.members import Batch
 
 
 @dataclass(eq=False)

@@ -6,14 +6,12 @@ costs a process half a second of a core. Here they are the gradients of a number
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class _Known(Function):

@@ -23,11 +23,7 @@ def recording_bytes(members: int, rows: int, width: int, moments: Collection[Mom
 
 
 def _room(shape: tuple[int, ...], dtype: torch.dtype, *, on_disk: bool) -> Tensor:
-    """Return an empty tensor; one too large for memory is mapped to an unlinked temporary file.
-
-    Raises:
-        OSError: when the disk has no room for it.
-    """
+    """Return an empty tensor; one too large for memory is mapped to an unlinked temporary file."""
     if not on_disk:
         return torch.empty(shape, dtype=dtype)
     count = math.prod(shape)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -10,9 +11,6 @@ from tune_vfl.evaluation.certainty import candidates_of
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.outcome import Outcome, OutcomeName, TunedAttack
 from tune_vfl.spec import Strict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 CONFIRMATION_SCHEMA: Literal["tune-vfl/confirmation/1"] = "tune-vfl/confirmation/1"
 FIRST_SEED = 1000
@@ -59,7 +57,7 @@ class ConfirmedNumber(Strict):
 
     Attributes:
         value: with its 90% ``interval``.
-        upper_90: what it is at most, with one-sided 90% confidence.
+        upper_90: the one-sided 90% upper bound.
     """
 
     value: float
@@ -98,12 +96,12 @@ class ConfirmedPoint(Strict):
             ``leakage_interval`` bounds that of every attack.
         leakage_untuned: of attackers that were not tuned against this setting.
         leakage_upper_90: the one-sided bound by which a setting is exported.
-        leakage_worst_seed: of an attacker who knows which attack works with which seed.
+        leakage_worst_seed: the mean of each seed's largest advantage.
         attack: the attack that does best on average, with several passive parties ``ATTACK/PARTY``.
         attacks: every attack by itself, by which a constraint on one is kept or missed; that of a tuned attacker is
             the larger of the two. Empty in an answer that was written before it was kept.
         searched: utility and leakage as the search measured them.
-        tuned: the best attacker that was found against this setting, an upper bound; None where none was tuned.
+        tuned: the best attacker tuned against this setting, an upper bound; None where none was tuned.
     """
 
     study: str
@@ -161,11 +159,11 @@ class UndefendedModel(Strict):
 
 
 class Line(Strict):
-    """Confirmed settings that their seeds cannot tell apart.
+    """Confirmed settings without a significant difference.
 
     Attributes:
         numbers: the trials, by falling utility.
-        params: what varies among them, a range each: ``[low, high]`` of numbers, else all values.
+        params: the parameters that vary among them, a range each: ``[low, high]`` of numbers, else all values.
         utility, leakage: lowest and highest.
     """
 
@@ -185,10 +183,10 @@ class Confirmation(Strict):
         reserve: how many rows the utility was measured on that no search has seen; 0 without a reserve.
         points: by falling utility; those without numbers last.
         baseline: the undefended model.
-        lines: the confirmed settings, those in one line that cannot be told apart.
+        lines: the confirmed settings, grouped where no difference is significant.
         gap: how much better the search's front looked than it is on fresh seeds and rows, means over its points:
             ``utility`` and ``leakage``, larger is more optimistic.
-        checks: what a reader must know.
+        checks: limits of the result.
         knee: the best compromise among those that are confirmed; None without one.
     """
 
@@ -220,7 +218,7 @@ def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Seq
     Args:
         outcome: of a trial with these seeds.
         seeds: in the outcome's order.
-        r_lower: what its attackers were compared with, by name, one value a seed.
+        r_lower: its attackers' success on untrained models, by name, one value a seed.
 
     Returns:
         By seed; an outcome that is not ok is that of all its seeds.

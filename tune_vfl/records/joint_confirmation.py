@@ -1,7 +1,7 @@
 """The answer of a campaign's confirmation: all of its studies on each data set against each other.
 
 Every study keeps an answer of its own beside it, a :class:`tune_vfl.records.confirmations.Confirmation` of its settings
-alone, in which ``confirmed`` says what stays on the joint front. This one adds what no study can say by itself.
+alone, in which ``confirmed`` means the joint front. This one compares the settings of all studies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PointName(Strict):
 
 
 class JointLine(Line):
-    """Confirmed settings of one data set that their seeds cannot tell apart.
+    """Confirmed settings of one data set without a significant difference.
 
     Attributes:
         dataset: on which they were measured.
@@ -52,7 +52,7 @@ class JointLine(Line):
 
 
 class JointConfirmation(Strict):
-    """The answer of a campaign's confirmation; what belongs to a data set is given by its name.
+    """The answer of a campaign's confirmation, with a value for each data set by name.
 
     Attributes:
         name: the campaign.
@@ -60,8 +60,8 @@ class JointConfirmation(Strict):
         seeds: the fresh seeds that every confirmed setting has had.
         points: of all studies, data set by data set, each by falling utility, those without numbers last. ``on_front``
             and ``confirmed`` mean the joint front of the data set, of the search and of the fresh seeds.
-        lines: the confirmed settings, those in one line that cannot be told apart.
-        checks: what a reader must know.
+        lines: the confirmed settings, grouped where no difference is significant.
+        checks: limits of the result.
         reserve: how many rows the utility was measured on that no search has seen; 0 without a reserve.
         baseline: the undefended model; where defenses met different attacks, the one that most studies share.
         gap: how much better the search's joint front looked than it is, see

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tune_vfl.errors import StudyError
 from tune_vfl.spec.cell import MEASURE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FIRST = 1
 """The measure of studies without one."""

@@ -5,9 +5,10 @@ The places ``storage`` and ``tracking`` and the processes are left out. It holds
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
@@ -21,9 +22,6 @@ from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spec import Strict, StudyName, explain
 from tune_vfl.spec.cell import References
 from tune_vfl.spec.constraints import Constraints
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 PACKED_SCHEMA = "tune-vfl/packed/1"
 
@@ -243,7 +241,7 @@ class Packed(Strict):
 
 
 def _rename_answer(row: dict[str, Any], new: Callable[[str], str]) -> None:
-    """Rename what a campaign's or a study's confirmation names; the row has its new name."""
+    """Rename the studies in a campaign's or a study's confirmation; the row has its new name."""
     answer = row.get("confirmation")
     if answer is None:
         return
@@ -258,7 +256,7 @@ def _rename_answer(row: dict[str, Any], new: Callable[[str], str]) -> None:
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """Raise the first problems of what is nested as one ValueError, which a validator may raise."""
+    """Raise the first problems of nested data as one ValueError, which a validator may raise."""
     try:
         yield
     except ValidationError as error:

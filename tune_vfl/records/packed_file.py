@@ -11,16 +11,14 @@ import io
 import json
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
 
 from tune_vfl.errors import ParcelError
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records import packed_before
 from tune_vfl.records.packed import PACKED_SCHEMA, Packed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 HEAD = "packed.json"
 TABLES = tuple(Packed.model_fields)
@@ -130,11 +128,7 @@ def _said(most: int) -> str:
 
 
 def _refuse_others(archive: zipfile.ZipFile, where: str, most: int) -> None:
-    """Refuse a file that is too large, that another version has written, or that holds anything else.
-
-    Raises:
-        ParcelError: saying which.
-    """
+    """Refuse a file that is too large, that another version has written, or that holds anything else."""
     # Nothing longer is read than it says it is.
     sizes = {info.filename: info.file_size for info in archive.infolist()}
     if sum(info.file_size for info in archive.infolist()) > most:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tune_vfl.errors import SpecError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Demand(NamedTuple):

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.spec.cell import MEASURE
+from tune_vfl.spec.cell import MEASURE, Cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint
     from tune_vfl.spec import StudySpec
-    from tune_vfl.spec.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class TrialRecord:
 
     Attributes:
         number: its number in the study.
-        params: the defense's parameters, fixed ones included, and what was searched of training and model, by names
+        params: the defense's parameters, fixed ones included, and the searched values of training and model, by names
             such as ``training.lr``.
         outcome: its result.
         started, finished: UTC.
@@ -91,7 +90,7 @@ class StudyRecord:
 
     @property
     def confirmed(self) -> dict[int, ConfirmedPoint]:
-        """The trials that a confirmation found on the front of fresh seeds, with its numbers."""
+        """The trials on the confirmed front, with their numbers on fresh seeds."""
         return {} if self.confirmation is None else self.confirmation.by_number
 
     def with_trials(self, trials: Iterable[TrialRecord]) -> StudyRecord:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tune_vfl.errors import UnknownNameError
 from tune_vfl.registry import Registry
-from tune_vfl.spaces.space import point_key
+from tune_vfl.spaces.space import Space, point_key
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-    from tune_vfl.spaces.space import Space
 
 SAMPLERS: Registry[Sampler] = Registry("sampler", "tune_vfl.samplers")
 

@@ -6,12 +6,10 @@ import warnings
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import SpecError
-from tune_vfl.samplers.base import Sampler, sampler
+from tune_vfl.samplers.base import ConstraintsOf, Sampler, sampler
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
-
-    from tune_vfl.samplers.base import ConstraintsOf
 
 
 @sampler("gp")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.samplers.base import Sampler, sampler
+from tune_vfl.samplers.base import ConstraintsOf, Sampler, sampler
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
-    from tune_vfl.samplers.base import ConstraintsOf
     from tune_vfl.spaces.space import Space
 
 

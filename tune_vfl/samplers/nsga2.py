@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tune_vfl.samplers.base import Sampler, sampler
+from tune_vfl.samplers.base import ConstraintsOf, Sampler, sampler
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
-
-    from tune_vfl.samplers.base import ConstraintsOf
 
 
 @sampler("nsga2")

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from tune_vfl.data.base import Dataset
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError, UnknownNameError, did_you_mean
 from tune_vfl.spaces.recipe import dimensions, own_values
 from tune_vfl.spaces.space import Space, fitted, parse_space
-from tune_vfl.spec import Strict, explain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tune_vfl.data.base import Dataset
-    from tune_vfl.spec import FederationName, StudySpec
-    from tune_vfl.spec.cell import Cell, Mode
+from tune_vfl.spec import FederationName, Strict, StudySpec, explain
+from tune_vfl.spec.cell import Cell, Mode
 
 
 @cache

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tune_vfl.data.base import Dataset
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.models.base import build_architecture
 from tune_vfl.spaces.space import Dimension, parse_space
-from tune_vfl.spec.cell import as_text, from_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tune_vfl.data.base import Dataset
-    from tune_vfl.spec import StudySpec
-    from tune_vfl.spec.cell import Cell
+from tune_vfl.spec import StudySpec
+from tune_vfl.spec.cell import Cell, as_text, from_text
 
 _WIDTH = "model.embedding_dim"
 _ARCHITECTURE = "each architecture has options, views and floors of its own; make a study of each"

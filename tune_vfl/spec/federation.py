@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from tune_vfl.spec.bases import ByName, Strict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FederationName = Literal["vertical", "horizontal"]
 """``vertical``: parties hold different columns of the same rows, one of them the labels. ``horizontal``: clients hold

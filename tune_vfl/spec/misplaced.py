@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from pydantic import BaseModel
 
 from tune_vfl.spec.constraints import NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def meant(path: Sequence[int | str], model: type[BaseModel] | None) -> str:

@@ -1,1 +1,1 @@
-"""Contract suites: what every registered method is held to."""
+"""Contract suites: tests that every registered method must pass."""

@@ -6,12 +6,13 @@ Inherit :class:`AttackContract` and give it a fixture ``attack_class``. Worlds a
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import NotGrantedError
@@ -21,14 +22,9 @@ from tune_vfl.evaluation.scoring import named_by_folds, score_answer, score_reco
 from tune_vfl.metrics.leakage import leak_auc, top1
 from tune_vfl.metrics.reconstruction import recovered
 from tune_vfl.protocol.loop import overriding
-from tune_vfl.protocol.view import Reconstruction
+from tune_vfl.protocol.view import Answer, Reconstruction
 from tune_vfl.spec import HORIZONTAL, Strict, Training
 from tune_vfl.testing.views import World, make_world
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from tune_vfl.protocol.view import Answer
 
 AttackClass = type[Attack[Strict]]
 OF_TARGETS = frozenset({"received", "client_gradients", "top_gradients"})
@@ -64,7 +60,7 @@ def run_on(cls: AttackClass, world: World) -> dict[str, Answer | Reconstruction]
 
 
 def said(answer: Answer | Reconstruction) -> Tensor:
-    """Return what an answer says: scores, or rows."""
+    """Return the scores, or the rows, of an answer."""
     return answer.rows if isinstance(answer, Reconstruction) else answer.scores
 
 
@@ -112,7 +108,7 @@ def on_noise(cls: AttackClass, options: dict[str, Any]) -> tuple[dict[str, list[
 
 
 class AttackContract:
-    """What every attack must keep.
+    """The contract of every attack.
 
     Example::
 
@@ -157,14 +153,14 @@ class AttackContract:
         assert not overriding(hooks, "setup")
 
     def test_parameters_survive_json_and_refuse_unknown_ones(self, attack_class: AttackClass) -> None:
-        """What is written out reads back as the same; a field that does not exist is refused."""
+        """Parameters survive a round trip through JSON; a field that does not exist is refused."""
         params = quick_attack(attack_class).params
         assert attack_class.Params.model_validate_json(params.model_dump_json()) == params
         with pytest.raises(ValidationError, match="no_such_parameter"):
             attack_class.Params.model_validate({"no_such_parameter": 1})
 
     def test_it_asks_for_the_moments_it_reads(self, watching: AttackClass) -> None:
-        """Moments are recorded only for those who read gradients; those it named, and no others, are there."""
+        """Exactly the requested moments are recorded, and only for attacks that read gradients."""
         attack, world = quick_attack(watching), world_for(watching, 0)
         assert bool(attack.moments()) == (ReceivedGradients in keepers_for([attack]))
         view = world.view(attack)
@@ -212,7 +208,7 @@ class AttackContract:
     @pytest.mark.slow
     @pytest.mark.parametrize("shape", NOISE)
     def test_noise_gives_no_advantage(self, watching: AttackClass, shape: str) -> None:
-        """Over many seeds no variant succeeds on noise, and what is cross-fitted does not fail on it either."""
+        """Over many seeds no variant succeeds on noise, and no cross-fitted variant is biased below it."""
         if not watching.capabilities.stackable or "parameter_gradient" in watching.capabilities.sees:
             pytest.skip("it is too slow for hundreds of seeds, or its gradients must have the width of embeddings")
         successes, cross_fitted = on_noise(watching, NOISE[shape])
@@ -288,12 +284,4 @@ class AttackContract:
 def _tensors(world: World) -> list[torch.Tensor]:
     recorded = [t for r in world.recordings.values() for t in (r.ids, r.gradients)]
     state = list(world.bottom.state_dict().values())
-    return [
-        *recorded,
-        world.sent_rows,
-        world.features.train,
-        world.features.test,
-        world.y_train,
-        world.y_test,
-        *state,
-    ]
+    return [*recorded, world.sent_rows, world.features.train, world.features.test, world.y_train, world.y_test, *state]

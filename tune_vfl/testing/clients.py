@@ -1,4 +1,4 @@
-"""The contract of every defense that is for the horizontal setting: what a client uploads in place of its update.
+"""The contract of every defense for the horizontal setting: a client's upload in place of its update.
 
 Inherit :class:`ClientContract` beside :class:`tune_vfl.testing.defenses.DefenseContract`::
 
@@ -45,13 +45,13 @@ def alone(defense: type[Defense], params: Strict, client: int) -> Defense:
 
 
 def uploads(made: Defense, update: Tensor, taking: Tensor | bool = True) -> Tensor:
-    """Return what leaves; clients ``(*trials, 1, 1)`` that take no part upload 0, as in the loop of rounds."""
+    """Return the uploads; clients ``(*trials, 1, 1)`` that take no part upload 0, as in the loop of rounds."""
     part = torch.full((*update.shape[:-2], 1, 1), taking) if isinstance(taking, bool) else taking
     return torch.where(part, made.client_update(update, taking=part), 0.0)
 
 
 class ClientContract:
-    """What every defense promises of the updates of clients.
+    """The contract of every defense on the updates of clients.
 
     Attributes:
         names: the registered names to hold to the contract; None for all that are for the horizontal setting.
@@ -87,7 +87,7 @@ class ClientContract:
             assert torch.equal(uploads(made, update_of(0, turn)), update_of(0, turn))
 
     def test_a_cohort_is_its_clients(self, defense: type[Defense]) -> None:
-        """Clients of several trials in one pass upload what each would alone, whoever takes part."""
+        """Clients of several trials in one pass upload the same as each alone, for any set of participants."""
         if not defense.capabilities.stackable:
             pytest.skip("declared as not stackable")
         members = [(p, c) for p in (fitting(defense, _CASE), other(defense, _CASE)) for c in range(3)]
@@ -105,7 +105,7 @@ class ClientContract:
             torch.testing.assert_close(turned.flip(0), one, rtol=0, atol=TOLERANCE)
 
     def test_nothing_is_kept_of_a_round_without_the_client(self, defense: type[Defense]) -> None:
-        """What a client trained in a round that it takes no part in changes none of its later uploads."""
+        """Training in a round that a client takes no part in changes none of its later uploads."""
         sent = []
         for elsewhere in (1, 2):
             made = alone(defense, fitting(defense, _CASE), 0)
@@ -127,7 +127,7 @@ class ClientContract:
 
 
 def _cohort(defense: type[Defense], members: Sequence[tuple[Strict, int]]) -> list[Tensor]:
-    """Return what clients upload in one pass, round by round: ``(members, 1, WIDTH)`` each."""
+    """Return the uploads of clients in one pass, round by round: ``(members, 1, WIDTH)`` each."""
     params, clients = [p for p, _ in members], [c for _, c in members]
     rows = MadeUpRows.stack([rows_for(defense, _CASE, c) for c in clients])
     made, sent = build(defense, params, _CASE, rows, clients), []

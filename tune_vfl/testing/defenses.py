@@ -1,4 +1,4 @@
-"""The contract of every defense: inherit :class:`DefenseContract` in a test module and name what it should hold to it.
+"""The contract of every defense: inherit :class:`DefenseContract` in a test module and name the defenses to test.
 
 Tests that a defense's declared capabilities rule out are not made for it; nothing is skipped by name::
 
@@ -48,7 +48,7 @@ def rows_for(defense: type[Defense], case: Case, seed: int = 0) -> MadeUpRows:
 
 
 def cut(made: Defense, grad: Tensor, y: Tensor, *, party: int = 0) -> Tensor:
-    """Return what leaves the label party, in a loop that offers a context only to a defense that needs one."""
+    """Return the tensors that leave the label party; the loop offers a context only to a defense that needs one."""
     outputs = 1 if made.capabilities.head == "scalar" else made.num_classes
     context = context_of(grad, y, outputs) if made.capabilities.needs_context else None
     return made.cut_gradient(grad, y=y, context=context, party=party)
@@ -81,7 +81,7 @@ def _labels(seen: dict[str, Tensor]) -> list[Tensor]:
 
 
 class DefenseContract:
-    """What every defense promises.
+    """The contract of every defense.
 
     Attributes:
         names: the registered names to hold to the contract; None for all of them.
@@ -106,7 +106,7 @@ class DefenseContract:
         assert all(field.description for field in defense.Params.model_fields.values())
 
     def test_defaults_lie_inside_their_ranges_and_survive_a_round_trip(self, defense: type[Defense]) -> None:
-        """What is written to a config reads back as the same parameters."""
+        """Parameters survive a round trip through a config."""
         params = defense.Params()
         assert defense.Params.model_validate(params.model_dump(mode="json")) == params
         assert defense.Params.model_validate_json(params.model_dump_json()) == params
@@ -150,7 +150,7 @@ class DefenseContract:
                 assert torch.isfinite(cut(made, grad, y)).all(), name
 
     def test_a_pack_is_its_members(self, defense: type[Defense], case: Case) -> None:
-        """Members with other parameters, data and seeds each get what they would get alone."""
+        """Members with other parameters, data and seeds each get the same result as alone."""
         if not defense.capabilities.stackable:
             pytest.skip("declared as not stackable")
         params = [fitting(defense, case)] * 2 + [other(defense, case)] * 2
@@ -197,7 +197,7 @@ class DefenseContract:
             assert made.cut_gradient(rows.grad, y=rows.y).shape == rows.grad.shape
 
     def test_a_disguised_bottom_is_a_copy(self, defense: type[Defense], case: Case) -> None:
-        """What the label party knows of a bottom model takes the same rows, and changing it changes nothing else."""
+        """A disguised bottom model takes the same rows as the original, and is an independent copy."""
         rows = rows_for(defense, case)
         made = build(defense, fitting(defense, case), case, rows, 0)
         bottom = made.wrap_bottom(nn.Sequential(*stack_of([case.d, 5, case.d], nn.ReLU, stream=Stream(0, "bottom"))))

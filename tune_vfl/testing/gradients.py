@@ -40,11 +40,7 @@ class Case:
         return self.mode if self.mode in modes else modes[0]
 
 
-CASES = (
-    Case("binary-d1", 2, 1, "split"),
-    Case("binary-d8", 2, 8, "split"),
-    Case("ten-classes-d10", 10, 10, "nosplit"),
-)
+CASES = (Case("binary-d1", 2, 1, "split"), Case("binary-d8", 2, 8, "split"), Case("ten-classes-d10", 10, 10, "nosplit"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +113,7 @@ def linear(by_class: Sequence[Tensor]) -> Callable[[int | Tensor], Tensor]:
 
 
 def context_of(grad: Tensor, y: Tensor, outputs: int) -> Context:
-    """Return what a label party with so many logits could know of this step; a class's gradients are other rows'."""
+    """Return a label party's context of this step for so many logits; a class's gradients are those of other rows."""
     logits = torch.zeros(*y.shape, outputs)
     ids = torch.arange(y.shape[-1]).expand(y.shape)
     return Context(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.outcome import AttackScore, Outcome, OutcomeName, Score
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec import Named, StudySpec, Training
 from tune_vfl.spec.cell import Cell
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 GUESS = 0.5

@@ -7,8 +7,8 @@ world goes through the very grants that it gets of a real training, which the wo
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -29,16 +29,13 @@ from tune_vfl.protocol.view import Answer, Auxiliary, Features, Moment, Recordin
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Cell, Named, Strict, Training
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
 TARGETS, KNOWN = 40, 200
 """Rows under attack where features are the goal, and rows known with their embeddings, of who asks for no number."""
 TRAINING = Training(epochs=1)
 
 
 class Everyone(Attack[Strict]):
-    """Stands in for an attack where a view is asked for by name: it sees everything."""
+    """An attack that sees everything, for views that are requested by grant."""
 
     capabilities = AttackCapabilities()
 
@@ -48,7 +45,7 @@ class Everyone(Attack[Strict]):
         self._grants = frozenset(grants)
 
     def sees(self) -> frozenset[str]:
-        """Return what it was made for."""
+        """Return the given answer."""
         return self._grants
 
     def moments(self) -> tuple[Moment, ...]:
@@ -98,7 +95,7 @@ class World:
 
     @property
     def pack(self) -> Pack:
-        """Who trains together."""
+        """The members that train together."""
         return Pack((self.seeds,), None) if isinstance(self.seeds, int) else Pack(self.seeds, 1)
 
     @property
@@ -114,7 +111,7 @@ class World:
         return view_of(asked, self.played([asked]))
 
     def played(self, attacks: Sequence[Attack[Strict]]) -> Run:
-        """Return the world as a training that is over, with everything kept that these attacks are granted."""
+        """Return the world as a finished training, with the recordings that these attacks are granted."""
         before, epoch = self._before(), self.recordings["last"]
         keepers = {kind: kind(attacks, TRAINING, self.y_train.shape[-1]) for kind in keepers_for(attacks)}
         none = DEFENSES["none"](Strict(), num_classes=self.num_classes, embedding_dims=[1])

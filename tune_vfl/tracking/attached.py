@@ -6,23 +6,18 @@ import hashlib
 import json
 import logging
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.exporting import exported
 from tune_vfl.errors import TuneVflError
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.tracking import payload
-from tune_vfl.tracking.runs import SUMMARY_KEY, Key
+from tune_vfl.tracking.parts import Whole
+from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 from tune_vfl.tracking.summary import filters
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.tracking.parts import Whole
-    from tune_vfl.tracking.runs import Runs
 
 CONFIG_FILE = "config.json"
 

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from tune_vfl.analysis.front_statistics import HypervolumeHistory, in_order
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.places import resolve_uri
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.tracking import attached, payload, summary
 from tune_vfl.tracking.parts import Part, Whole, is_lone, reference_of
 from tune_vfl.tracking.refusals import explained
 from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 _log = logging.getLogger("tune_vfl.tracking")
 

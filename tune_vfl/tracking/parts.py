@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from tune_vfl.analysis.front_statistics import FrontStatistics, front_statistics
 from tune_vfl.analysis.joint_compromise import joint_knee_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
 from tune_vfl.records.campaigns import CampaignRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 # A trial's key among several studies: the study's name and the trial's number.
 Place = tuple[str, int]

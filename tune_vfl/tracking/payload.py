@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.analysis import formatting
-from tune_vfl.spec.cell import qualified
+from tune_vfl.spec.cell import Cell, qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.confirmations import ConfirmedPoint
     from tune_vfl.records.studies import StudyRecord, TrialRecord
-    from tune_vfl.spec.cell import Cell
 
 STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
 # Tags of a trial's place on its study's front, and on the joint front of the campaign's data set.

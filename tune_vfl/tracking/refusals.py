@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import embedded_uri
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LONGEST = 300
 _OK = 200

@@ -6,17 +6,14 @@ All reading and writing of runs is done here; :mod:`tune_vfl.tracking.payload` c
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tune_vfl.tracking import payload, store
 from tune_vfl.tracking.changes import Change, Held, Measurement
+from tune_vfl.tracking.payload import RunContent
 from tune_vfl.tracking.writing import RunWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tune_vfl.tracking.payload import RunContent
 
 RunKind = Literal["trial", "preempted", "summary"]
 # A run's key: the study's name, the run's kind, and the trial's number; the summary is of the whole experiment.

@@ -12,15 +12,12 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tune_vfl.errors import TuneVflError, UsageError
 from tune_vfl.machine.places import resolve_uri, sqlite_uri
 from tune_vfl.tracking import store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 USER = "tune-vfl"
 PATIENCE_SECONDS = 120.0
@@ -111,11 +108,7 @@ def _run(arguments: list[str], environment: Mapping[str, str], begun: Callable[[
 
 
 def _listens(server: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until the server answers; return whether it does, False where it ended.
-
-    Raises:
-        TuneVflError: when it neither answers nor ends.
-    """
+    """Wait until the server answers; return whether it does, False where it ended."""
     end, direct = time.monotonic() + PATIENCE_SECONDS, urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while server.poll() is None:
         with contextlib.suppress(OSError), direct.open(f"http://127.0.0.1:{port}/health", timeout=5):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from tune_vfl.attacks.parts.coordinates import GROUP_WEIGHT
 from tune_vfl.attacks.parts.kmeans import unit
 from tune_vfl.protocol.members import gather_rows
-
-if TYPE_CHECKING:
-    from tune_vfl.protocol.view import Recording
+from tune_vfl.protocol.view import Recording
 
 KINDS = ("gradient", "direction", "norm")
 WIDEST = 64

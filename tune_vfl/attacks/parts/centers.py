@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from tune_vfl.protocol.granted import Centers
+from tune_vfl.protocol.granted import Centers
 
 
 def nearer_positive(values: Tensor, centers: Centers, *, strict: bool = False) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
@@ -22,13 +23,8 @@ from tune_vfl.errors import SpecError
 from tune_vfl.protocol.folds import folds_of
 from tune_vfl.protocol.granted import Instant
 from tune_vfl.protocol.members import gather_rows
-from tune_vfl.protocol.view import Answer
+from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import Listed, Strict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tune_vfl.protocol.view import View
 
 Variant = Literal[
     "logreg", "logreg_all", "head_only", "mixmatch_frozen", "mixmatch_unfrozen", "fidelity", "supervised", "conditioned"
@@ -131,7 +127,7 @@ class Completion:
     """Embeddings, labeled and unlabeled rows of one view.
 
     Args:
-        view: what the attacker sees.
+        view: the attacker's view.
         params: the attack's parameters.
 
     Raises:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
 from tune_vfl.protocol.folds import folds_of
-
-if TYPE_CHECKING:
-    from tune_vfl.protocol.view import Auxiliary
-    from tune_vfl.seeds import Stream
+from tune_vfl.protocol.view import Auxiliary
+from tune_vfl.seeds import Stream
 
 FOLDS, REPEATS = 5, 3
 _ROUNDING = 1e-6  # of a matrix's trace, which no eigenvalue exceeds: some units of single precision
@@ -137,7 +134,7 @@ def root_of(matrices: Tensor) -> Tensor:
         matrices: ``(..., n, n)``.
 
     Raises:
-        torch.linalg.LinAlgError: for what is far from positive definite.
+        torch.linalg.LinAlgError: for a matrix far from positive definite.
     """
     root: Tensor
     root, failed = torch.linalg.cholesky_ex(matrices)

@@ -80,7 +80,7 @@ class Matching:
         batch: B.
         labels: ``(G, B)`` known, or inferred beforehand; None looks for soft labels too.
         num_classes: K.
-        prior: what rows are like.
+        prior: the prior of rows.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Matching:
     def by_lbfgs(self, start: Tensor, iterations: int) -> Matched:
         """Match by squared distance with L-BFGS (Zhu et al., Deep Leakage from Gradients, NeurIPS 2019).
 
-        Needs a network whose second derivatives say something: smooth activations, or none that are zero everywhere.
+        Needs a network with informative second derivatives: smooth activations, or none that are zero everywhere.
         """
         value = _mapped(lambda v, *of: self._apart(v, *of) + self._penalty(v, *of))
         ends = []

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from tune_vfl.attacks.parts.folds import root_of
+from tune_vfl.attacks.parts.blocks import Block
+from tune_vfl.attacks.parts.folds import Labeled, root_of
 from tune_vfl.attacks.parts.logistic import fit_logistic
 from tune_vfl.protocol.members import gather_rows
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.parts.blocks import Block
-    from tune_vfl.attacks.parts.folds import Labeled
 
 STRENGTHS = (0.01, 0.3, 10.0)
 NEIGHBORS = 5
@@ -58,8 +54,8 @@ class LinearHead(Head):
 
     Args:
         name: of the variant.
-        blocks: what it reads.
-        labeled: what it is fitted to.
+        blocks: its input.
+        labeled: the labeled rows to fit.
     """
 
     def __init__(self, name: str, blocks: Sequence[Block], labeled: Labeled) -> None:
@@ -139,7 +135,7 @@ class Blend(Head):
 
     Args:
         heads: of which at least one was measured.
-        labeled: what they were fitted to.
+        labeled: the labeled rows they were fitted to.
     """
 
     name = "blend"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
 from tune_vfl.models.layers import Linear, affine
-
-if TYPE_CHECKING:
-    from tune_vfl.seeds import Stream
+from tune_vfl.seeds import Stream
 
 
 class MemberNorm(nn.Module):

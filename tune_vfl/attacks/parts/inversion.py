@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -12,9 +13,6 @@ from torch import Tensor
 
 from tune_vfl.models.optimizers import Adam
 from tune_vfl.spec import Listed, Strict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -142,7 +140,7 @@ def tuned(
     Args:
         model: as for :func:`descend`.
         known: ``(*trials, A, *shape)`` rows that the attacker knows.
-        embeddings: ``(*trials, A, d)`` what was sent for them.
+        embeddings: ``(*trials, A, d)`` the embeddings sent for them.
         candidates: pairs of weights.
         params: iterations and learning rate.
         start: as for :func:`descend`.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import c_int64, c_void_p
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,11 +11,7 @@ from torch import Tensor
 from tune_vfl.kernels.compiled import routine
 from tune_vfl.models.layers import NARROW
 from tune_vfl.protocol.members import gather_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tune_vfl.seeds import Streams
+from tune_vfl.seeds import Streams
 
 ROUNDS = 50
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from tune_vfl.models.optimizers import Optimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tune_vfl.spec import Training
+from tune_vfl.spec import Training
 
 Scaling = Literal["clean", "fu_pt17", "constant"]
 HIGHEST = 5.0

@@ -17,7 +17,7 @@ class ConvolutionMatrix(nn.Module):
     """A convolution with fixed weights of images of one size, as an explicit matrix.
 
     Args:
-        convolution: what is written out.
+        convolution: the layer to write out.
         shape: of one image, ``(C, H, W)``.
     """
 

@@ -55,8 +55,8 @@ class Average:
     """Exponential moving average of tensors that change in place.
 
     Args:
-        live: what is averaged.
-        decay: what is kept of the average at each update.
+        live: the model to average.
+        decay: the weight of the average at each update.
     """
 
     def __init__(self, live: Sequence[Tensor], decay: float) -> None:
@@ -100,7 +100,7 @@ def supervised(model: nn.Module, x: Tensor, targets: Tensor, fit: Fit, *, stream
         model: ``(*trials, B, ...) -> (*trials, B, K)``; its parameters carry the leading axes.
         x: ``(*trials, A, ...)`` inputs.
         targets: ``(*trials, A, K)`` one-hot labels.
-        fit: its ``ema_decay`` and what follows are not used.
+        fit: its ``ema_decay`` and the fields after it are not used.
         streams: the random streams by name.
     """
     flat = FlatModel(model, fit.lr)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.protocol.granted import WHOLE_TRAINING, Average
+from tune_vfl.protocol.view import Answer, Moment, Recording, View
 from tune_vfl.spec import Strict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tune_vfl.protocol.view import Answer, Moment, Recording, View
 
 Name = Literal["first_batch", "epoch0", "last", "mean"]
 NAMES: tuple[Name, ...] = ("last", "first_batch", "epoch0", "mean")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.granted import Auxiliary
-
-if TYPE_CHECKING:
-    from tune_vfl.protocol.view import Recording, View
+from tune_vfl.protocol.view import Recording, View
 
 Rule = Literal["first_negative", "argmin", "argmax_of_negatives", "argmax"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -60,13 +58,10 @@ def labels_read_off(view: View, seen: Recording, rule: Rule, count: int) -> Auxi
     """Return rows with labels read off their gradients, possibly wrong, in place of rows with known labels.
 
     Args:
-        view: whose streams draw the rows.
+        view: its streams draw the rows.
         seen: when gradients are read.
         rule: which entry names the label.
         count: how many rows; those that give no answer come last, and are guessed. Fewer where fewer were recorded.
-
-    Raises:
-        SpecError: as :func:`require_classes` does.
     """
     require_classes(view, seen)
     labels, failed = infer(seen.gradients, rule)

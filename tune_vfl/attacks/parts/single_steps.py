@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -10,14 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from tune_vfl.models.images import BATCH_NORMS
-from tune_vfl.models.layers import Dropout
+from tune_vfl.models.layers import Dropout, M
 from tune_vfl.protocol.losses import task_loss
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tune_vfl.models.layers import M
-
 
 _DROPOUTS = (
     *(Dropout, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),

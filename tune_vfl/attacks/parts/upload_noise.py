@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from tune_vfl.attacks.parts.gradient_matching import Matched, Prior
-    from tune_vfl.attacks.parts.single_steps import SingleStep
+from tune_vfl.attacks.parts.gradient_matching import Matched, Prior
+from tune_vfl.attacks.parts.single_steps import SingleStep
 
 _FREE = 30
 """Entries beyond those that a matrix of low rank explains, from which a variance is estimated at least."""
@@ -127,7 +126,7 @@ class Noisy:
         found.
 
         Args:
-            found: what searches came to from several starts, or with several labels.
+            found: results of searches from several starts, or with several labels.
             usual: what rows look like.
             copies: of each batch.
         """
@@ -153,7 +152,7 @@ class Noisy:
 
         Args:
             step: of the search.
-            found: what it came to.
+            found: the result.
             usual: what rows look like.
             probes: ``(P, n)`` from N(0, 1): the mean square of their products with the Jacobian is what is meant.
         """

@@ -65,7 +65,7 @@ class Search:
 
     Attributes:
         view: of the attack; starts are drawn from its streams.
-        seen: what was uploaded.
+        seen: the uploads.
         params: of the attack.
     """
 
@@ -79,11 +79,11 @@ class Search:
         """Return for each batch the candidate of least mismatch over all starts; solved batches start no more.
 
         Args:
-            step_of: the client's step as the attacker has it for a restart, from 0: what is guessed is guessed anew.
+            step_of: the client's step as the attacker has it for a restart, from 0; guesses are drawn anew.
             moment: when it was uploaded.
             method: how to search.
             name: of the stream of the starts.
-            prior: what rows are like; noise on what was uploaded adds a pull towards usual rows.
+            prior: the prior of rows; noise on uploads adds a pull towards usual rows.
         """
         goal, stream = self.seen.gradients[moment], self.view.streams.fresh(f"{name}/starts")
         best: Matched | None = None

@@ -47,8 +47,8 @@ class PassportLayer(nn.Module):
     the layer's weights learn in three ways: through x and through each of the passports.
 
     Args:
-        layer: what is given passports; it stays, with its parameters.
-        norm: what its output passes; never the answers to passports.
+        layer: the layer that gets passports; it stays, with its parameters.
+        norm: applied to its output; never to the answers to passports.
         width: channels of its output.
         law: how passports are drawn.
 

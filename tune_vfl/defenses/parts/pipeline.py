@@ -67,12 +67,7 @@ class Pipeline(Defense[P]):
     stages: ClassVar[tuple[type[Defense], ...]] = ()
 
     def __init__(
-        self,
-        params: P | Sequence[P],
-        *,
-        num_classes: int,
-        embedding_dims: Sequence[int],
-        mode: Mode = "split",
+        self, params: P | Sequence[P], *, num_classes: int, embedding_dims: Sequence[int], mode: Mode = "split"
     ) -> None:
         super().__init__(params, num_classes=num_classes, embedding_dims=embedding_dims, mode=mode)
         self.parts: list[Defense] = []

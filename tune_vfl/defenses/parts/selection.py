@@ -54,9 +54,9 @@ def keep_largest(rows: Tensor, ranks: Sequence[int], *, ties: bool) -> Tensor:
     """Return ``rows`` with 0 for entries not larger than the n-th largest magnitude; NaN stays NaN.
 
     Args:
-        rows: ``(T, M)``; what is kept keeps its gradient.
+        rows: ``(T, M)``; remaining entries keep their gradient.
         ranks: T numbers n; 0 keeps nothing, more than M keep everything.
-        ties: whether what equals the n-th largest is kept.
+        ties: whether entries equal to the n-th largest stay.
     """
     limits = top_magnitudes(rows, ranks)
     if ties:

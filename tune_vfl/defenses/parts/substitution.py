@@ -65,7 +65,7 @@ class _Target:
 
     Args:
         grad: ``(*trials, B, d)``.
-        rule: what counts as close.
+        rule: the definition of close.
     """
 
     def __init__(self, grad: Tensor, rule: Rule) -> None:
@@ -118,7 +118,7 @@ class _Search:
     """The candidate that each member would send so far.
 
     Args:
-        rule: what counts as close enough, and how many candidates each may look at.
+        rule: the definition of close enough, and the number of candidates for each row.
         candidates: ``(T, 1, n)``, the first of each.
         distances: ``(T, 1)``.
     """

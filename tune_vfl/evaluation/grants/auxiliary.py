@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
+from tune_vfl.attacks.base import Attack, AuxiliaryRequest
 from tune_vfl.data.split import auxiliary_rows
 from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.granted import Auxiliary
 from tune_vfl.protocol.members import gather_rows
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack, AuxiliaryRequest
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict
 
 
 @grant("auxiliary")

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.view import View
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Streams
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict
 
 
 class Grant(ABC):
@@ -36,7 +34,7 @@ class Grant(ABC):
         """Return the value of this grant in an attack's view: tensors with leading axes, copies of models.
 
         Args:
-            attack: what is granted may depend on how much it asks for.
+            attack: the requesting attack; the amount granted may depend on its request.
             run: a training before its first step or after its last one.
         """
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from torch import nn
+
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.spec import Strict
+from tune_vfl.evaluation.run import Run
+from tune_vfl.spec import Strict
 
 
 @grant("bottom")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.granted import ClassOracle
 from tune_vfl.seeds import Streams
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict
 
 
 @grant("class_oracle")

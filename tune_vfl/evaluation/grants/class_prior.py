@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.spec import Strict
+from tune_vfl.evaluation.run import Run
+from tune_vfl.spec import Strict
 
 
 @grant("class_prior")

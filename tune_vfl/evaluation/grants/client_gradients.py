@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Sequence
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
 
+from tune_vfl.attacks.base import Attack, TargetRequest
 from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.received import target_rows, targets_of
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
 from tune_vfl.horizontal.cohort import ClientSide
 from tune_vfl.models.base import VflNetwork
-from tune_vfl.protocol.loop import learning_rate, optimizer
+from tune_vfl.protocol.loop import SplitTraining, learning_rate, optimizer
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.protocol.members import Batch
 from tune_vfl.protocol.uploaded import UploadedAt, Uploads
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.attacks.base import Attack, TargetRequest
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.spec import Strict, Training
+from tune_vfl.spec import Strict, Training
 
 _GRADIENTS = frozenset({"client_gradients", "top_gradients"})
 """The grants that are made from these recordings."""
@@ -128,7 +124,7 @@ class _Client:
 
         Args:
             gradients: of each batch.
-            by: whose step it is; Adam's is its first.
+            by: the optimizer of the step; Adam's is its first.
         """
         return torch.stack([self._upload(gradient, by) for gradient in gradients], -2)
 

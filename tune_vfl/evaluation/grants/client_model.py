@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from torch import nn
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.client_gradients import is_clients, uploaded
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
+from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.layers import select_member
+from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.uploaded import KnownClient, UploadedAt
 from tune_vfl.seeds import Stream
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.models.base import VflNetwork
-    from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict
 
 
 class ClientNetwork(Keeper):

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.granted import Exchange
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.protocol.hooks import RowsById
-    from tune_vfl.protocol.members import Batch
-    from tune_vfl.spec import Strict, Training
+from tune_vfl.protocol.hooks import RowsById
+from tune_vfl.protocol.members import Batch
+from tune_vfl.spec import Strict, Training
 
 EPOCHS = 3
 """The first ones: the top model has not learned the rows yet, and what comes back differs by class above all."""

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.granted import Moment, Recording
+from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.recorder import GradientRecorder, recording_bytes
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.seeds import Streams
-    from tune_vfl.spec import Strict, Training
+from tune_vfl.seeds import Streams
+from tune_vfl.spec import Strict, Training
 
 
 def moments_of(attacks: Sequence[Attack[Strict]]) -> set[Moment]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from torch import nn
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
 from tune_vfl.models.layers import select_member
+from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.seeds import Stream
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict
 
 
 class DisguisedBottom(Keeper):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.received import targets_of
+from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.granted import OwnColumns
 from tune_vfl.protocol.members import gather_rows
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict
 
 
 @grant("own_features")

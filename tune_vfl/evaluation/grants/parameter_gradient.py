@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from torch import Tensor, nn
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.granted import FirstBatch
+from tune_vfl.protocol.hooks import RowsById
 from tune_vfl.protocol.known import taken_back
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.protocol.hooks import RowsById
-    from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.protocol.members import Batch
-    from tune_vfl.spec import Strict
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.members import Batch
+from tune_vfl.spec import Strict
 
 
 class UntrainedBottom(Keeper):

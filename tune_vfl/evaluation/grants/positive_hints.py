@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
+from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.granted import Recording
 from tune_vfl.protocol.members import alike
 from tune_vfl.seeds import numpy_rng
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.spec import Strict
-    from tune_vfl.statistics.arrays import Bools, Ints
+from tune_vfl.spec import Strict
+from tune_vfl.statistics.arrays import Bools, Ints
 
 
 @grant("positive_hints")

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from tune_vfl.attacks.base import Attack, TargetRequest
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
 from tune_vfl.protocol.granted import Received
-from tune_vfl.protocol.loop import overriding
+from tune_vfl.protocol.loop import SplitTraining, overriding
 from tune_vfl.protocol.members import gather_rows
-from tune_vfl.seeds import numpy_rng
+from tune_vfl.seeds import Streams, numpy_rng
+from tune_vfl.spec import Strict
 from tune_vfl.spec.study import Threat
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack, TargetRequest
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.seeds import Streams
-    from tune_vfl.spec import Strict
 
 _CHUNK = 4096
 
@@ -63,7 +59,7 @@ def target_rows(request: TargetRequest, rows: int, seed: int, threat: Threat | N
         request: how many; attacks that ask for equally many targets get the same ones.
         rows: N, the training rows.
         seed: the seed.
-        threat: what every attacker of the study knows; its defaults where there is no study.
+        threat: the study's threat model; its defaults where there is no study.
 
     Returns:
         ``(M,)`` and ``(A,)`` positions in the training split, apart from each other.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.client_model import ClientNetwork
+from tune_vfl.evaluation.run import Run
 from tune_vfl.models.base import built_bottom
 from tune_vfl.protocol.uploaded import SharedPart
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.spec import Strict
+from tune_vfl.spec import Strict
 
 
 @grant("shared_part")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.client_gradients import SingleSteps, uploads_of
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.protocol.uploaded import Uploads
-    from tune_vfl.spec import Strict
+from tune_vfl.evaluation.run import Run
+from tune_vfl.protocol.uploaded import Uploads
+from tune_vfl.spec import Strict
 
 
 @grant("top_gradients")

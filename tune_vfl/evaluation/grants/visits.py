@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
+from tune_vfl.evaluation.run import Run
+from tune_vfl.protocol.hooks import RowsById
+from tune_vfl.protocol.loop import SplitTraining
+from tune_vfl.protocol.mechanism import Mechanism
+from tune_vfl.protocol.members import Batch
 from tune_vfl.protocol.visits import Visits
-
-if TYPE_CHECKING:
-    from tune_vfl.attacks.base import Attack
-    from tune_vfl.evaluation.run import Run
-    from tune_vfl.protocol.hooks import RowsById
-    from tune_vfl.protocol.loop import SplitTraining
-    from tune_vfl.protocol.mechanism import Mechanism
-    from tune_vfl.protocol.members import Batch
-    from tune_vfl.seeds import Streams
-    from tune_vfl.spec import Strict, Training
+from tune_vfl.seeds import Streams
+from tune_vfl.spec import Strict, Training
 
 FIRST, MOST = 4, 32
 """Number of first epochs, all recorded, and limit of recorded epochs; the others are spread evenly."""
