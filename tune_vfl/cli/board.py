@@ -21,11 +21,6 @@ app = typer.Typer(
 )
 
 
-def add_to(parent: typer.Typer) -> None:
-    """Add the verbs."""
-    parent.add_typer(app, name="board")
-
-
 @app.command("add")
 def add(name: Name, board: Board = Path("board"), storage: Storage = None, json: Json = False) -> None:
     """Write an entry of the board for a study, or for each study of a campaign.

@@ -20,11 +20,6 @@ SCHEMA = "tune-vfl/list/1"
 Entry = dict[str, Any]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("list")(list_kind)
-
-
 def list_kind(
     kind: Annotated[str, typer.Argument(help="datasets, models, defenses, attacks, spaces or samplers.")],
     json: Json = False,

@@ -12,11 +12,6 @@ from tune_vfl.cli.output import emit, emit_json, emit_table, say
 SCHEMA = "tune-vfl/clean/1"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("clean")(clean)
-
-
 def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
     storage: Storage = None,

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 WITH_FAILURES = 3
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("confirm")(confirm)
-
-
 def confirm(
     name: Name,
     seeds: Annotated[

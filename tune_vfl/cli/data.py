@@ -30,11 +30,6 @@ _TABLES = (".csv", ".tsv", ".parquet", ".pq")
 app = typer.Typer(help="Your data: check; public data: fetch.", no_args_is_help=True)
 
 
-def add_to(parent: typer.Typer) -> None:
-    """Add the verbs."""
-    parent.add_typer(app, name="data")
-
-
 @app.callback()
 def _data() -> None:
     """Check your data before a search, or download public data."""

@@ -13,11 +13,6 @@ from tune_vfl.service.checks import Check
 SCHEMA = "tune-vfl/doctor/1"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("doctor")(doctor)
-
-
 def doctor(
     repair: Annotated[
         bool,

@@ -35,11 +35,6 @@ Rows = Annotated[
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Train with this many seeds: 0, 1, ...")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("evaluate")(evaluate)
-
-
 def evaluate(
     dataset: Dataset,
     attack: Attacks = None,

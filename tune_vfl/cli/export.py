@@ -11,11 +11,6 @@ from tune_vfl.cli.options import Json, Name, Storage
 from tune_vfl.cli.output import cell, emit, emit_json, say
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("export")(export)
-
-
 def export(
     name: Name,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where to write the configuration.")],

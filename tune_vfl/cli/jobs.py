@@ -42,13 +42,6 @@ JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `sub
 app = typer.Typer(help="What runs on a cluster: list, logs, stop, resume.", no_args_is_help=True)
 
 
-def add_to(parent: typer.Typer) -> None:
-    """Add the verbs."""
-    parent.command("submit")(submit)
-    parent.command("pull")(pull)
-    parent.add_typer(app, name="jobs")
-
-
 def submit(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A YAML spec.")],
     cluster: Cluster = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -88,27 +88,33 @@ def _options(
     """Hold the options that come before a verb."""
 
 
-for _family in (
-    quickstart,
-    catalog,
-    data,
-    evaluate,
-    validate,
-    search,
-    studies,
-    study,
-    confirm,
-    report,
-    reproduce,
-    board,
-    export,
-    optuna_copy,
-    jobs,
-    ui,
-    doctor,
-    clean,
-):
-    _family.add_to(app)
+VERBS: dict[str, Callable[..., None]] = {
+    "quickstart": quickstart.quickstart,
+    "list": catalog.list_kind,
+    "evaluate": evaluate.evaluate,
+    "validate": validate.validate,
+    "search": search.search,
+    "resume": search.resume,
+    "studies": studies.studies,
+    "status": studies.status,
+    "frontier": studies.frontier,
+    "confirm": confirm.confirm,
+    "report": report.report,
+    "reproduce": reproduce.reproduce,
+    "export": export.export,
+    "optuna": optuna_copy.optuna,
+    "submit": jobs.submit,
+    "pull": jobs.pull,
+    "ui": ui.ui,
+    "doctor": doctor.doctor,
+    "clean": clean.clean,
+}
+GROUPS = {"data": data.app, "study": study.app, "board": board.app, "jobs": jobs.app}
+
+for _name, _verb in VERBS.items():
+    app.command(_name)(_verb)
+for _name, _group in GROUPS.items():
+    app.add_typer(_group, name=_name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,11 +14,6 @@ from tune_vfl.machine.places import sqlite_uri
 SCHEMA = "tune-vfl/optuna/1"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("optuna")(optuna)
-
-
 def optuna(
     name: Name,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new sqlite file.")],

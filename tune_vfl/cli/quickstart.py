@@ -22,11 +22,6 @@ SPEC: dict[str, Any] = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("quickstart")(quickstart)
-
-
 def quickstart(storage: Storage = None, json: Json = False) -> None:
     """Search five defenses on data that come with scikit-learn, print the decision and write a report; in 3 minutes.
 

@@ -13,11 +13,6 @@ from tune_vfl.cli.output import emit, emit_json, note, say
 SCHEMA = "tune-vfl/report/1"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("report")(report)
-
-
 def report(
     studies: Annotated[
         list[str], typer.Argument(metavar="STUDY...", help="One study, or several to lay side by side.")

@@ -42,11 +42,6 @@ Results = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("reproduce")(reproduce)
-
-
 def reproduce(
     table: Annotated[str | None, typer.Argument(metavar="TABLE", help="A name that --list shows.")] = None,
     listing: Listing = False,

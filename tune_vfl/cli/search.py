@@ -24,12 +24,6 @@ STOPPED = 130  # what a shell reports after Ctrl-C, so that `tune-vfl search ...
 Trials = Annotated[int | None, typer.Option("--trials", min=1, help="Finished trials to end with, in all.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command("search")(search)
-    app.command("resume")(resume)
-
-
 def search(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A YAML spec.")],
     trials: Trials = None,

@@ -20,13 +20,6 @@ FOLLOW_SECONDS = 5.0
 Format = Literal["table", "json", "csv", "parquet"]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command("studies")(studies)
-    app.command("status")(status)
-    app.command("frontier")(frontier)
-
-
 def studies(storage: Storage = None, json: Json = False) -> None:
     """List the studies in the ledger: campaign, trials, and whether it is running, stopped or finished.
 

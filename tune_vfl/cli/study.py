@@ -35,11 +35,6 @@ app = typer.Typer(
 )
 
 
-def add_to(parent: typer.Typer) -> None:
-    """Add the verbs."""
-    parent.add_typer(app, name="study")
-
-
 @app.command("pack")
 def pack(
     name: Name,

@@ -9,11 +9,6 @@ import typer
 from tune_vfl.cli.output import say
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("ui")(ui)
-
-
 def ui(
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where to listen on 127.0.0.1.")] = 5000,
     tracking: Annotated[

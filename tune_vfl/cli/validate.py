@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 SCHEMA = "tune-vfl/validation/1"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("validate")(validate)
-
-
 def validate(
     spec: Annotated[Path | None, typer.Argument(metavar="SPEC", help="A YAML spec.")] = None,
     settings: Settings = None,
