@@ -28,7 +28,9 @@ def read_paper(text: str, where: str) -> Paper:
     try:
         return Paper.model_validate(raw)
     except ValidationError as error:
-        raise SpecError([f"{where}: {problem}" for problem in explain(error, Paper)]) from error
+        # What a rule over a whole table got is the table, which nobody reads.
+        problems = (problem.partition(", got {")[0] for problem in explain(error, Paper))
+        raise SpecError([f"{where}: {problem}" for problem in problems]) from error
 
 
 def papers_folder() -> Path:

@@ -42,7 +42,7 @@ class Data(Strict):
         seconds: CPU seconds of one seed, about, until one was measured.
         needs: files or hardware that two cores without downloads do not have.
         unlike: what the evaluation has other than the paper; its verdicts are marked.
-        columns: the columns that are measured on these data; all where none is named.
+        columns: another formula of some columns on these data; null where nothing measures them here.
         cannot: why nothing is measured on them, whatever the machine.
     """
 
@@ -50,12 +50,12 @@ class Data(Strict):
     seconds: float = Field(gt=0)
     needs: str = ""
     unlike: str = ""
-    columns: tuple[str, ...] = ()
+    columns: dict[str, str | None] = Field(default_factory=dict)
     cannot: str = ""
 
 
 class StandIn(Data):
-    """Data on which the rows of one data set are measured too.
+    """Data on which the rows of one data set are measured too, in no other columns than its own ``columns``.
 
     Attributes:
         rows: the data set of the rows.
@@ -153,16 +153,21 @@ class Table(Strict):
     def _hangs_together(self) -> Table:
         if bool(self.rows) == bool(self.reason):
             raise ValueError("expected rows, or a reason why there are none, and not both")
+        used = {row.dataset for row in self.rows}
+        own = [*(data for name, data in self.data.items() if name in used), *self.instead]
+        for columns in (self.columns, *(data.columns for data in own)):
+            _known(columns, self.columns, "data:")
+            self._check_formulas(columns)
+        for row in self.rows:
+            self._check(row)
+        return self
+
+    def _check_formulas(self, columns: Mapping[str, str | None]) -> None:
         attacks = {*OWN, *(a if isinstance(a, str) else str(a.get("name")) for a in self.attacks)}
-        for heading, formula in self.columns.items():
+        for heading, formula in columns.items():
             unknown = sorted({name.split(".")[0] for name in names_in(formula or "0")} - attacks)
             if unknown:
                 raise ValueError(f"column {heading!r} measures {', '.join(unknown)}, which its attacks do not")
-        for row in self.rows:
-            self._check(row)
-        for data in (*self.data.values(), *self.instead):
-            _known(data.columns, self.columns, "data:")
-        return self
 
     def _check(self, row: Row) -> None:
         where = f"{row.dataset}, {row.defense}:"
@@ -202,14 +207,11 @@ class Table(Strict):
 
     def formulas(self, evaluation: Evaluation) -> dict[str, str]:
         """Return what is measured of an evaluation: a formula by column, for columns with a published number."""
-        own = evaluation.data.columns
         if evaluation.data.cannot:
             return {}
-        return {
-            heading: formula
-            for heading, formula in self.columns.items()
-            if formula and heading in (own or self.columns) and self.published(evaluation.row, heading)
-        }
+        own = evaluation.data.columns
+        listed = own if evaluation.stands_in else {**self.columns, **own}
+        return {heading: f for heading, f in listed.items() if f and self.published(evaluation.row, heading)}
 
     def published(self, row: Row, heading: str) -> Published | None:
         """Return the published number of a row's cell; None where the paper has none."""
