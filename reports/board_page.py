@@ -164,7 +164,7 @@ def _sheet(shelf: Shelf) -> Sheet:
         "leakage": [_span(row.point, 1) for row in shelf.rows],
         "strongest attack ": [strongest(row) for row in shelf.rows],
         "paper's attacks": [_own(row) for row in shelf.rows],
-        "thorough": [formatting.score(row.thorough) for row in shelf.rows],
+        "thorough": ["–" if row.thorough is None else formatting.short(row.thorough) for row in shelf.rows],
         "on the front": [f"{row.point.chance:.0%}" for row in shelf.rows],
         "confirmed ": [_confirmed(row.point) for row in shelf.rows],
     }
@@ -195,21 +195,18 @@ def _setting(row: Row) -> str:
 
 def _span(point: JointPoint, which: int) -> str:
     interval = (point.sure.utility_interval, point.sure.leakage_interval)[which]
-    return formatting.span(point.objectives[which], interval)
+    return formatting.short_span(point.objectives[which], interval)
 
 
 def _own(row: Row) -> str:
-    return "–" if row.own is None else f"{formatting.score(row.own)} ({', '.join(own_attacks(row))})"
+    return "–" if row.own is None else f"{formatting.short(row.own)} ({', '.join(own_attacks(row))})"
 
 
 def _confirmed(point: JointPoint) -> str:
-    if point.again is None:
+    if (again := point.again) is None or again.utility is None:
         return ""
-    if not point.again.confirmed:
-        return f"left the front, {point.again.seeds} seeds"
-    return (
-        f"{formatting.score(point.again.utility)} / {formatting.score(point.again.leakage)}, {point.again.seeds} seeds"
-    )
+    numbers = f"{formatting.short(again.utility)} / {formatting.score(again.leakage)}, {again.seeds} seeds"
+    return numbers if again.confirmed else f"left the front: {numbers}"
 
 
 def _conditions(shelf: Shelf) -> str:
@@ -248,8 +245,8 @@ def _of_each(found: Sequence[Shelf]) -> list[str]:
     texts = []
     for sheet in map(_sheet, found):
         lines = [Line((f"[{line.cells[0]}]({line.file})", *line.cells[1:])) for line in sheet.lines]
-        texts += [f"## {sheet.name}", f"Conditions: [{sheet.name}.yaml]({sheet.file}). {sheet.says}",
-                  f"![{sheet.alt}]({sheet.image})", _table(sheet.head, lines), *sheet.apart]  # fmt: skip
+        says = f"Conditions: [{sheet.name}.yaml]({sheet.file}). {sheet.says}"
+        texts += [f"## {sheet.name}", says, *sheet.apart, f"![{sheet.alt}]({sheet.image})", _table(sheet.head, lines)]
     return texts
 
 
