@@ -1,8 +1,10 @@
 """What a user imports to use a method alone: classes from the packages, by name, without a line for each of them."""
 
 import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 
 import tune_vfl.attacks
 import tune_vfl.defenses
+import tune_vfl.errors
 import tune_vfl.metrics
 import tune_vfl.statistics
 from tune_vfl.attacks.base import ATTACKS
@@ -19,6 +22,7 @@ from tune_vfl.errors import TuneVflError
 from tune_vfl.registry import Registry, class_by_name, class_names
 
 METHODS = [(tune_vfl.defenses, DEFENSES, n) for n in DEFENSES] + [(tune_vfl.attacks, ATTACKS, n) for n in ATTACKS]
+API = sorted((Path(__file__).parents[1] / "docs").glob("api*.md"))
 PACKAGES = [tune_vfl.attacks, tune_vfl.defenses, tune_vfl.metrics, tune_vfl.statistics]
 
 
@@ -125,6 +129,10 @@ def test_two_classes_of_one_name_are_refused() -> None:
         ("tune_vfl.seeds", "Stream Streams"),
     ],
 )
-def test_what_plug_ins_and_loops_import_stays_where_it_is(module: str, names: str) -> None:
+def test_what_plug_ins_and_loops_import_stays_where_it_is_and_is_on_a_page(module: str, names: str) -> None:
     found = importlib.import_module(module)
     assert [name for name in names.split() if not hasattr(found, name)] == []
+    # Pages list names, or a whole package or module.
+    whole = {name for package in PACKAGES for name in package.__all__} | {*dir(tune_vfl.errors)}
+    told = set(re.findall(r"\w+", " ".join(p.read_text(encoding="utf-8") for p in API)))
+    assert set(names.split()) - whole - told == set()
