@@ -6,16 +6,16 @@ a model (:mod:`tune_vfl.metrics.utility`) and of an attack (:mod:`tune_vfl.metri
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from tune_vfl.metrics.leakage import advantage, leak_auc, majority_share
+from tune_vfl.metrics.pareto import front, hypervolume, hypervolume_history, knee, ranks
+from tune_vfl.metrics.reconstruction import mse, psnr, recovered, ssim
+from tune_vfl.metrics.tradeoff import cap, dcs, leak_per_training_auc, utility_per_leak
+from tune_vfl.metrics.utility import METRICS, auc, ovr_auc
 
 if TYPE_CHECKING:
     from tune_vfl.metrics.correlation import class_distance_correlation, distance_correlation
-    from tune_vfl.metrics.leakage import advantage, leak_auc, majority_share
-    from tune_vfl.metrics.pareto import front, hypervolume, hypervolume_history, knee, ranks
-    from tune_vfl.metrics.reconstruction import mse, psnr, recovered, ssim
-    from tune_vfl.metrics.tradeoff import cap, dcs, leak_per_training_auc, utility_per_leak
-    from tune_vfl.metrics.utility import METRICS, auc, ovr_auc
 
 __all__ = [
     "METRICS",
@@ -41,23 +41,14 @@ __all__ = [
     "utility_per_leak",
 ]
 
-# Imported when they are asked for: some need scipy, which a defense that takes a correlation should not wait for.
-_NAMES = {
-    "correlation": {"class_distance_correlation", "distance_correlation"},
-    "leakage": {"advantage", "leak_auc", "majority_share"},
-    "pareto": {"front", "hypervolume", "hypervolume_history", "knee", "ranks"},
-    "reconstruction": {"mse", "psnr", "recovered", "ssim"},
-    "tradeoff": {"cap", "dcs", "leak_per_training_auc", "utility_per_leak"},
-    "utility": {"METRICS", "auc", "ovr_auc"},
-}
-
 
 def __getattr__(name: str) -> Any:
-    for module, names in _NAMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
+    if name in {"class_distance_correlation", "distance_correlation"}:  # they need torch, and a ledger is read without
+        from tune_vfl.metrics import correlation
+
+        return getattr(correlation, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_NAMES]
+    return sorted({*globals(), *__all__})
