@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,9 +19,6 @@ from tune_vfl.errors import SpecError
 from tune_vfl.machine.places import data_root
 from tune_vfl.spec import Named, Strict, explain
 from tune_vfl.spec.listed import absolute_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 LARGE = 200_000
 """From so many rows on, `validate` proposes a sample."""

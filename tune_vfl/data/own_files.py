@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tune_vfl.data.loading import located, moved
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named
 from tune_vfl.spec.listed import absolute_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 SHIPPED_BYTES = 64 * 2**20
 """Files of up to so many bytes together travel to a cluster and between its machines."""

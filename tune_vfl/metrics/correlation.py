@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import one_hot, pad
-
-if TYPE_CHECKING:
-    from torch.autograd.function import FunctionCtx
 
 TINY = 1e-16
 """Added under square roots, so that equal rows have a finite correlation and gradient."""

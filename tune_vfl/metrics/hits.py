@@ -5,16 +5,13 @@ The same numbers as :func:`tune_vfl.metrics.leakage.top1` and :func:`tune_vfl.me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tune_vfl.metrics.together import of_each
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.metrics.utility import Floats, Labels
+from tune_vfl.metrics.utility import Floats, Labels
 
 
 class Hits(NamedTuple):

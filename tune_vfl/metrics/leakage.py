@@ -5,17 +5,14 @@ numpy in, float out. Larger is more leakage. What is undefined is NaN.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.metrics import utility
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tune_vfl.metrics.utility import Floats, Labels
+from tune_vfl.metrics.utility import Floats, Labels
 
 Aggregate = Literal["epoch", "batch_mean", "batch_q95"]
 

@@ -7,15 +7,13 @@ NaN.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tune_vfl.errors import ShapeError
-
-if TYPE_CHECKING:
-    from tune_vfl.metrics.utility import Floats
+from tune_vfl.metrics.utility import Floats
 
 MOST_DECIBELS = 100.0
 WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03

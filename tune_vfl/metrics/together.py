@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tune_vfl.metrics.utility import Floats, Labels
+from tune_vfl.metrics.utility import Floats, Labels
 
 T = TypeVar("T")
 _NUMBERS_AT_ONCE = 2**18

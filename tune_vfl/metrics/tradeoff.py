@@ -7,14 +7,11 @@ papers. Floats in, float out; NaN in, NaN out.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from tune_vfl.errors import ShapeError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def cap(utilities: Sequence[float], recovery_errors: Sequence[float]) -> float:

@@ -6,15 +6,13 @@ not finite) is NaN, never a number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tune_vfl.errors import ShapeError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]

@@ -5,15 +5,13 @@ Advantages are signed here; they are clipped where they are shown, because a cli
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError
 from tune_vfl.statistics.arrays import Floats, finite
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 LEAST_HEADROOM = 0.1
 """Below it an advantage magnifies a deviation of the success more than tenfold, and seeds cannot say that it is small:

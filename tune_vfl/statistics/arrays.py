@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tune_vfl.errors import ShapeError, UsageError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

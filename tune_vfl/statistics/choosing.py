@@ -5,18 +5,15 @@ Blocks are ``(N, S)`` utilities and ``(K, N, S)`` signed advantages of N setting
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError
 from tune_vfl.statistics.arrays import Bools, Floats, finite
 from tune_vfl.statistics.intervals import shrink
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
 
 
 class Scale(NamedTuple):

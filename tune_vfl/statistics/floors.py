@@ -8,19 +8,14 @@ values (fewer than two rows of a class) are NaN.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError, UsageError
+from tune_vfl.statistics.arrays import Bools, Floats, Ints
 from tune_vfl.statistics.labelings import Labelings, cross_fitted_aucs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import ArrayLike
-
-    from tune_vfl.statistics.arrays import Bools, Floats, Ints
 
 FOLDS = 10
 """The most folds. Leaving one row out would not do: with 6 positives it is .014 below 1/2 on noise."""

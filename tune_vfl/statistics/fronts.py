@@ -6,17 +6,15 @@ A point is a setting with its utility, larger is better, and its leakage, smalle
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError
 from tune_vfl.statistics.arrays import Floats, Ints, finite
 from tune_vfl.statistics.intervals import FEWEST_SETTINGS, Estimate, plain_differences, shrink
 from tune_vfl.statistics.laws import normal_below, normal_quantile, satterthwaite
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 class Tolerances(NamedTuple):

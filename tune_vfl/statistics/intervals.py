@@ -10,16 +10,14 @@ A block is ``(N, S)``: N settings, the same S seeds for all. Numbers are utiliti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.statistics.arrays import Floats, finite, seeds_of
 from tune_vfl.statistics.laws import normal_quantile, satterthwaite, t_quantile
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 CONFIDENCE = 0.9
 FEWEST_SETTINGS = 5

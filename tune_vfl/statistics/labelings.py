@@ -7,12 +7,11 @@ product of matrices. They are halves of whole numbers, so these sums are exact, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tune_vfl.statistics.arrays import Bools, Floats, Ints
+from tune_vfl.statistics.arrays import Bools, Floats, Ints
 
 _NUMBERS_AT_ONCE = 2**22
 _RANKED_AT_ONCE = 2**18

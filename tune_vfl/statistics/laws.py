@@ -5,16 +5,12 @@ scipy is imported at the first call, so that folds and advantages need not wait 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
-
-    from tune_vfl.statistics.arrays import Floats
+from tune_vfl.statistics.arrays import Floats
 
 
 def normal_below(x: ArrayLike) -> Floats:

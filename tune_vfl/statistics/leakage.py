@@ -13,19 +13,16 @@ The largest of the S values themselves is only about their S/(S+1) quantile: wor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.statistics.arrays import Bools, Floats, Ints, finite
 from tune_vfl.statistics.intervals import FEWEST_SETTINGS, PRIOR, Estimate, levels, undecided
 from tune_vfl.statistics.laws import normal_quantile, t_quantile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
 
 TAIL = 0.05
 """Tail probability at each end of the 90% interval."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tune_vfl.statistics.arrays import Bools, Ints
+from tune_vfl.statistics.fronts import Own
 from tune_vfl.statistics.intervals import CONFIDENCE, Estimate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tune_vfl.statistics.fronts import Own
 
 
 def merged(front: Sequence[int], utility: Estimate, leakage: Estimate) -> list[list[int]]:

@@ -7,18 +7,14 @@ not, so that subtracting it understates leakage. Floors come from cross-fitting 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tune_vfl.errors import UsageError
 from tune_vfl.statistics.arrays import finite
 from tune_vfl.statistics.laws import normal_below
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
 
 PERMUTATIONS = 99
 

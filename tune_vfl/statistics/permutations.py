@@ -6,21 +6,16 @@ statistic, which this one is held to).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.seeds import numpy_rng
+from tune_vfl.statistics.arrays import Floats, Ints
 from tune_vfl.statistics.labelings import Labelings, aucs, cross_fitted_aucs
 from tune_vfl.statistics.nulls import PERMUTATIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
-
-    from tune_vfl.statistics.arrays import Floats, Ints
 
 
 @lru_cache(maxsize=16)

@@ -8,17 +8,15 @@ After Audibert and Bubeck, "Best arm identification in multi-armed bandits" (201
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.statistics.arrays import Bools, Floats, Ints
 from tune_vfl.statistics.fronts import Tolerances, dominance, leakage_differences, membership
 from tune_vfl.statistics.intervals import differences
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 SHARES = (4, 8, 12, 20)
 """Seeds after each phase, in tenths of the requested seeds."""

@@ -6,16 +6,12 @@ Store it with every seed's utility, because scores are not kept; an interval the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError, UsageError
 from tune_vfl.statistics.arrays import finite
 from tune_vfl.statistics.floors import auc_pieces
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 def delong_variance(scores: ArrayLike, y: ArrayLike) -> float:
