@@ -12,7 +12,7 @@ from torch import Tensor
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.soft_gate import SoftGate
 from tune_vfl.attacks.parts.visit_channel import Channel
-from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, known_loss
+from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, known_loss, odds_of
 from tune_vfl.attacks.parts.visit_model import VisitModel
 from tune_vfl.attacks.parts.visit_parts import VisitParts
 from tune_vfl.attacks.parts.visit_problem import RAREST, VisitProblem
@@ -126,7 +126,7 @@ def _candidates(problem: VisitProblem, rounds: int) -> dict[str, _Candidate]:
     visits, known = problem.visits, problem.visits.mechanism or Mechanism()
     two = problem.starts.own.shape[-1] == 2
     # With more classes the other starts end where the first one does, and cost as much again.
-    start = problem.rows.fold(problem.starts.all if two else problem.starts.all[:, :1])
+    start = odds_of(problem.rows.fold(problem.starts.all if two else problem.starts.all[:, :1]))
     models = {
         "means": problem.model(visits.received_means, visits.sent_means),
         "directions": problem.model(visits.direction_means, visits.sent_means),
@@ -136,17 +136,21 @@ def _candidates(problem: VisitProblem, rounds: int) -> dict[str, _Candidate]:
         name: _Fit(problem, model.linear, rounds, 2 if name == "epochs" else 1).best(start)
         for name, model in models.items()
     }
-    start = _chosen(found, problem.alike).clamp(min=RAREST).log()
+    start = _odds(_chosen(found, problem.alike))
     found["curved"] = _Fit(problem, models["epochs"].curved, rounds, 1).best(start)
     if two:
         both = (models["directions"].linear, models["epochs"].curved)
-        start = found["curved"].shares.clamp(min=RAREST).log()
+        start = _odds(found["curved"].shares)
         found["joint"] = _Fit(problem, lambda shares: torch.cat([m(shares) for m in both], 3), rounds, 1).best(start)
     if known.swaps is not None:
         found["channel"] = _behind_swaps(problem, known.swaps, models["directions"], rounds)
     if known.parts is not None:
         found["parts"] = _behind_parts(problem, known.parts, rounds)
     return found
+
+
+def _odds(shares: Tensor) -> Tensor:
+    return odds_of(shares.clamp(min=RAREST).log())
 
 
 def _behind_parts(problem: VisitProblem, parts: ClassParts, rounds: int) -> _Candidate:
@@ -162,7 +166,7 @@ def _behind_swaps(problem: VisitProblem, swaps: Tensor, model: VisitModel, round
     """Return the true labels where the model is taught others, by known probabilities ``(T, K, K)``."""
     p, visits = problem, problem.visits
     channel = Channel(swaps.to(p.own.dtype), p.prior, p.rows.mask)
-    start = p.rows.fold(p.starts.all)
+    start = odds_of(p.rows.fold(p.starts.all))
     shares, taught, agreed = channel.fitted(model.linear, SoftGate(p.own, p.rows), start, rounds)
     loss = known_loss(p.known_logs(shares), p.known_labels)
     at = (p.rows.order.shape[-1] * agreed - p.known.ids.shape[-1] * loss).argmax(-1, keepdim=True)
@@ -189,11 +193,11 @@ class _Fit:
     every: int
 
     def best(self, start: Tensor) -> _Candidate:
-        """Return the best end, of logits ``(T, F, S, K, n)`` to start from; the first learns with the own columns."""
+        """Return the best end, of log odds ``(T, F, S, K - 1, n)`` to start from; the first learns with own columns."""
         p = self.problem
         mask = p.rows.mask
         gate = SoftGate(p.own, p.rows)
-        own = balanced(p.rows.fold(p.starts.own.unsqueeze(1)), p.prior, mask).clamp(min=RAREST).log()
+        own = _odds(balanced(odds_of(p.rows.fold(p.starts.own.unsqueeze(1))), p.prior, mask))
         by_own = own.expand(start.shape)
         shares = balanced(start, p.prior, mask)
         alone = torch.arange(start.shape[2]).view(1, 1, -1, 1, 1) > 0
@@ -211,7 +215,7 @@ class _Fit:
                 merit = agreed
             # A start that reads gradients alone goes on by them alone for a while.
             free = alone & (turn < self.rounds // 2)
-            said = torch.where(free, evidence + p.prior, power * evidence + by_own)
+            said = torch.where(free, evidence + odds_of(p.prior), power * evidence + by_own)
             shares = balanced(said, p.prior, mask)
         rows, known = p.rows.order.shape[-1], p.known.ids.shape[-1]
         merit, at = (rows * merit - known * by_known).max(-1, keepdim=True)

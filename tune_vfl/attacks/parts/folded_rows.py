@@ -29,19 +29,16 @@ class FoldedRows:
     @property
     def mask(self) -> Tensor:
         """``(F, 1, 1, n)``: 1 for a row, 0 in the place of a missing one."""
-        ones = torch.ones(1, self.order.shape[-1])
-        return self._dealt(ones).view(FOLDS, 1, 1, self.size)
+        places = torch.arange(FOLDS).view(-1, 1, 1, 1) + FOLDS * torch.arange(self.size)
+        return (places < self.order.shape[-1]).float()
 
     def fold(self, rows: Tensor) -> Tensor:
         """Deal ``(T, ..., N, d)`` rows of the split: ``(T, F, ..., d, n)``, zeros in the place of missing rows."""
-        axes = rows.dim() - 3
-        at = self.order.view(len(self.order), *[1] * axes, -1, 1)
-        taken = rows.gather(-2, at.expand(*rows.shape[:-2], self.order.shape[-1], rows.shape[-1]))
-        return self._dealt(taken.transpose(-1, -2)).movedim(-2, 1).contiguous()
-
-    def _dealt(self, columns: Tensor) -> Tensor:
-        whole = pad(columns, (0, self.size * FOLDS - columns.shape[-1]))
-        return whole.view(*whole.shape[:-1], self.size, FOLDS).transpose(-1, -2)
+        whole = pad(self.order, (0, self.size * FOLDS - self.order.shape[-1]))
+        places = whole.view(-1, self.size, FOLDS).mT.flatten(1)
+        taken = torch.stack([of.index_select(-2, at) for of, at in zip(rows, places, strict=True)])
+        dealt = taken.view(*taken.shape[:-2], FOLDS, self.size, -1).movedim(-3, 1).mT.contiguous()
+        return dealt.mul_(self.mask.view(FOLDS, *[1] * (dealt.dim() - 3), self.size))
 
     def unfold(self, folded: Tensor) -> Tensor:
         """Return ``(T, F, ..., n)`` as ``(T, ..., M)`` in the order of the rows."""

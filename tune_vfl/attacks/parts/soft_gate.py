@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from tune_vfl.attacks.parts.folded_rows import FOLDS, FoldedRows, others
-from tune_vfl.attacks.parts.visit_evidence import shares_of
+from tune_vfl.attacks.parts.visit_evidence import odds_of, softmax
 
 STRENGTH = 0.3
 """C of the regressions."""
 _STEPS, _STEPS_OF_MANY = 6, 12
 """Of two classes, and of more, whose curvature is bounded less tightly."""
+_APART = torch.tensor([[g for g in range(FOLDS) if g != f] for f in range(FOLDS)])
+"""``(F, F - 1)`` the fits that each fold takes part in."""
 
 
 class SoftGate:
@@ -35,7 +37,7 @@ class SoftGate:
         self._fitted: Tensor | None = None
 
     def learn(self, shares: Tensor) -> Tensor:
-        """Go on from the last coefficients; return log probabilities ``(T, F, S, K, n)`` of each row's classes.
+        """Go on from the last coefficients; return each row's log odds ``(T, F, S, K - 1, n)`` against the first class.
 
         Args:
             shares: ``(T, F, S, K, n)`` soft labels, 0 for missing rows.
@@ -50,18 +52,13 @@ class SoftGate:
             ahead, before = moved + step / (step + 3) * (moved - before), moved
         self._fitted = before
         logits = (before.flatten(2, 3) @ self._design).view(target.shape)
-        if target is not shares:
-            logits = torch.cat([-logits, logits], 3)
-        return logits - logits.logsumexp(-2, keepdim=True)
+        return 2 * logits if target is not shares else odds_of(logits)
 
     def _slope(self, at: Tensor, target: Tensor) -> Tensor:
         """Return the gradient ``(T, F, S, K, w)`` of the fit without each fold."""
-        slope = torch.zeros_like(at)
-        for f in range(FOLDS):
-            fits = [g for g in range(FOLDS) if g != f]
-            design, held = self._design[:, f], target[:, f].unsqueeze(1)
-            logits = (at[:, fits].flatten(1, 3) @ design).view(len(at), FOLDS - 1, *held.shape[2:])
-            said = torch.sigmoid(2 * logits) if held.shape[3] == 1 else shares_of(logits)
-            wrong = ((said - held) * design[:, None, None, -1:]).flatten(1, 3)
-            slope[:, fits] += (wrong @ design.mT).view(len(at), FOLDS - 1, *at.shape[2:])
-        return STRENGTH * slope
+        fits = at[:, _APART]  # (T, F, F - 1, S, K, w)
+        logits = (fits.flatten(2, 4) @ self._design).view(*fits.shape[:-1], -1)
+        # Of missing rows the design is 0, so that what is said of them does not count.
+        said = torch.sigmoid(2 * logits) if at.shape[3] == 1 else softmax(logits)
+        pull = (said - target.unsqueeze(2)).flatten(2, 4) @ self._design.mT
+        return STRENGTH * torch.zeros_like(at).index_add_(1, _APART.flatten(), pull.view(fits.shape).flatten(1, 2))

@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.parts.folded_rows import FoldedRows
 from tune_vfl.attacks.parts.soft_gate import SoftGate
-from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence
+from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, odds_of, shares_of
 
 _RAREST, _UNSURE = 1e-12, 0.02
 
@@ -40,10 +40,9 @@ class Channel:
         return torch.einsum("tfskn,tkj->tfsjn", shares, self.swaps)
 
     def of_true(self, evidence: Tensor) -> Tensor:
-        """Return log likelihoods of the true class, ``(T, F, S, K, n)``, of those of the taught one."""
-        top = evidence.amax(-2, keepdim=True)
-        said = torch.einsum("tfsjn,tkj->tfskn", (evidence - top).exp(), self.swaps)
-        return said.clamp(min=_RAREST).log() + top
+        """Return log likelihood ratios of the true class, ``(T, F, S, K - 1, n)``, of those of the taught one."""
+        said = torch.einsum("tfsjn,tkj->tfskn", shares_of(evidence), self.swaps)
+        return odds_of(said.clamp(min=_RAREST).log())
 
     def fitted(
         self, expect: Callable[[Tensor], Tensor], gate: SoftGate, start: Tensor, rounds: int
@@ -53,7 +52,7 @@ class Channel:
         Args:
             expect: log likelihood ratios ``(T, F, S, E, K - 1, n)`` of the epochs, of probabilities of taught classes.
             gate: a regression on the own columns.
-            start: ``(T, F, S, K, n)`` logits of the true class.
+            start: ``(T, F, S, K - 1, n)`` log odds of the true class against the first one.
             rounds: how often.
 
         Returns:
@@ -66,7 +65,7 @@ class Channel:
         for _ in range(rounds):
             evidence = joined_evidence(expect(taught), taught, self.mask)
             by_own = gate.learn(shares)
-            own_taught = self.taught(by_own.exp()).clamp(min=_RAREST).log()
+            own_taught = odds_of(self.taught(shares_of(by_own)).clamp(min=_RAREST).log())
             _, agreed = agreement(evidence, own_taught, taught_prior, self.mask)
             shares = balanced(self.of_true(evidence) + by_own, self.prior, self.mask)
             taught = balanced(evidence + own_taught, taught_prior, self.mask)
@@ -85,7 +84,7 @@ class Channel:
         clean = torch.einsum("tfsjn,tjk->tfskn", belief, torch.linalg.inv(self.swaps.double()).float())
         clean = clean.clamp(_UNSURE, 1 - _UNSURE)
         logs = clean.log() + torch.einsum("tfsjn,tkj->tfskn", flags, self.swaps.clamp(min=_RAREST).log())
-        return balanced(logs, self.prior, self.mask)
+        return balanced(odds_of(logs), self.prior, self.mask)
 
 
 def _believed(visits: Tensor, flags: Tensor) -> Tensor:

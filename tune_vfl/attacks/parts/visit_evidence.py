@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad, softplus
 
 from tune_vfl.attacks.parts.folded_rows import others
 
@@ -16,28 +17,30 @@ _SHRINK, _COLUMNS, _ROWS_A_COLUMN, _TURNS = 0.1, 64, 6, 10
 
 
 def joined_evidence(said: Tensor, shares: Tensor, mask: Tensor) -> Tensor:
-    """Return each row's log likelihood of each class, up to a constant: ``(T, F, S, K, n)``.
+    """Return each row's log likelihood ratio of each class to the first: ``(T, F, S, K - 1, n)``.
 
     A linear discriminant of what the epochs say, fitted under the class probabilities without the row's fold. Where
     that would have too many columns for the rows, neighboring epochs are added up first, more of them the later they
     are.
 
     Args:
-        said: ``(T, F, S, E, K - 1, n)`` log likelihood ratios.
+        said: ``(T, F, S, E, K - 1, n)`` log likelihood ratios, 0 for missing rows.
         shares: ``(T, F, S, K, n)`` class probabilities.
         mask: ``(F, 1, 1, n)``.
     """
-    columns = _grouped(said, int(mask.sum())).flatten(-3, -2) * mask
+    grouped = _grouped(said, int(mask.sum()))
+    columns = [grouped[:, :, s].flatten(-3, -2) for s in range(grouped.shape[2])]  # one by one: nothing is copied
     counts = others(shares.sum(-1).double())
-    sums, squares = others((shares @ columns.mT).double()), others((columns @ columns.mT).double())
+    sums = others(torch.stack([shares[:, :, s] @ c.mT for s, c in enumerate(columns)], 2).double())
+    squares = others(torch.stack([c @ c.mT for c in columns], 2).double())
     means = sums / counts.unsqueeze(-1).clamp(min=1e-3)
     within = (squares - means.mT @ (counts.unsqueeze(-1) * means)) / counts.sum(-1)[..., None, None]
     spread = within.diagonal(dim1=-1, dim2=-2)
     within = (1 - _SHRINK) * within + torch.diag_embed(_SHRINK * spread + 1e-9 * spread.mean(-1, keepdim=True) + 1e-30)
     weights = torch.linalg.solve(within, means.mT).mT
-    offsets = (weights * means).sum(-1, keepdim=True) / 2
-    evidence: Tensor = weights.float() @ columns - offsets.float()
-    return evidence
+    offsets = odds_of((weights * means).sum(-1, keepdim=True).float() / 2)
+    weights = odds_of(weights).float()
+    return torch.stack([weights[:, :, s] @ c for s, c in enumerate(columns)], 2) - offsets
 
 
 def _grouped(said: Tensor, rows: int) -> Tensor:
@@ -50,25 +53,45 @@ def _grouped(said: Tensor, rows: int) -> Tensor:
     return summed.index_add_(-3, torch.tensor(place), said)
 
 
-def balanced(logits: Tensor, prior: Tensor, mask: Tensor) -> Tensor:
-    """Return class probabilities of ``(T, F, S, K, n)`` logits, moved so that their means are the class shares.
+def odds_of(logs: Tensor) -> Tensor:
+    """Return log odds ``(..., K - 1, n)`` of all other classes against the first one, of logits ``(..., K, n)``."""
+    return logs[..., 1:, :] - logs[..., :1, :]
+
+
+def shares_of(odds: Tensor) -> Tensor:
+    """Return class probabilities ``(..., K, n)`` of log odds ``(..., K - 1, n)`` against the first class."""
+    if odds.shape[-2] == 1:
+        return torch.cat([torch.sigmoid(-odds), torch.sigmoid(odds)], -2)
+    return softmax(pad(odds, (0, 0, 1, 0)))
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """Return the softmax along the last axis but one, which is faster so than by torch's own."""
+    raised = (logits - logits.amax(-2, keepdim=True)).exp_()
+    return raised.div_(raised.sum(-2, keepdim=True))
+
+
+def log_total(odds: Tensor) -> Tensor:
+    """Return the negative log probability ``(..., 1, n)`` of the first class, of log odds against it."""
+    if odds.shape[-2] == 1:
+        return softplus(odds)
+    top = odds.amax(-2, keepdim=True).clamp(min=0)
+    return ((odds - top).exp_().sum(-2, keepdim=True) + (-top).exp()).log() + top
+
+
+def balanced(odds: Tensor, prior: Tensor, mask: Tensor) -> Tensor:
+    """Return class probabilities ``(T, F, S, K, n)`` of log odds, moved so that their means are the class shares.
 
     Args:
-        logits: of each row.
+        odds: ``(T, F, S, K - 1, n)`` of each row's other classes against the first one.
         prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
         mask: ``(F, 1, 1, n)``.
     """
-    moved, rows = logits, mask.sum()
+    moved, rows = odds, mask.sum()
     for _ in range(_TURNS):
         means = (shares_of(moved) * mask).sum((1, -1), keepdim=True) / rows
-        moved = moved + (prior - means.clamp(min=1e-9).log())
+        moved = moved + odds_of(prior - means.clamp(min=1e-9).log())
     return shares_of(moved) * mask
-
-
-def shares_of(logits: Tensor) -> Tensor:
-    """Return the softmax along the last axis but one."""
-    raised = (logits - logits.amax(-2, keepdim=True)).exp()
-    return raised / raised.sum(-2, keepdim=True)
 
 
 def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,18 +101,21 @@ def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tu
     the posterior of the evidence is larger the more of the class both hold.
 
     Args:
-        evidence: ``(T, F, S, K, n)`` log likelihoods by the gradients.
-        gate: ``(T, F, S, K, n)`` log class probabilities by the own columns.
+        evidence: ``(T, F, S, K - 1, n)`` log likelihood ratios to the first class by the gradients.
+        gate: ``(T, F, S, K - 1, n)`` log odds against the first class by the own columns.
         prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
         mask: ``(F, 1, 1, n)``.
 
     Returns:
         ``(T, 1, S, 1, 1)`` powers, and ``(T, S)`` mean log likelihood ratios of a row to independence.
     """
-    ratio, found = (gate - prior).exp(), []
+    before, found = odds_of(prior), []
+    ratio = gate - before
+    alone = log_total(gate) + prior[..., :1, :]
     for power in TEMPERS:
-        likelihood = (shares_of(power * evidence + prior) * ratio).sum(-2, keepdim=True)
-        found.append((likelihood.clamp(min=1e-30).log() * mask).sum((1, -1, -2)) / mask.sum())
+        by_evidence = before + power * evidence
+        likelihood = log_total(by_evidence + ratio) - log_total(by_evidence) - alone
+        found.append((likelihood * mask).sum((1, -1, -2)) / mask.sum())
     best, at = torch.stack(found, -1).max(-1)
     return torch.tensor(TEMPERS)[at][:, None, :, None, None], best
 

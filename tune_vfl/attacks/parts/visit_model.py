@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from tune_vfl.attacks.parts.folded_rows import FOLDS, FoldedRows, others
+from tune_vfl.attacks.parts.folded_rows import FoldedRows, others
 
 WIDEST = 32
 """Principal columns of the gradients that are kept of an epoch."""
 SENT = 16
 """Principal columns of the embeddings."""
 _RIDGE, _SHRINK, _OWN_SHARE = 1e-3, 0.05, 0.8
+_AT_ONCE = 2**18
+"""Entries of a tensor of a few epochs at once: it fits a processor's cache."""
 
 
 class VisitModel:
@@ -26,27 +29,23 @@ class VisitModel:
         sent: ``(T, E, N, d)`` embeddings.
         explained: ``(T, N, c)`` further columns that the gradient may be a linear function of.
         rows: the folds.
-        num_classes: K.
     """
 
-    def __init__(self, received: Tensor, sent: Tensor, explained: Tensor, rows: FoldedRows, num_classes: int) -> None:
-        self.rows, self.num_classes = rows, num_classes
+    def __init__(self, received: Tensor, sent: Tensor, explained: Tensor, rows: FoldedRows) -> None:
         gradient = principal(scaled(received), WIDEST)
         phi = standardized(principal(standardized(sent), SENT))
         extra = standardized(explained).unsqueeze(1).expand(-1, phi.shape[1], -1, -1)
-        self._explaining = phi.shape[-1] + extra.shape[-1]
-        self._visits = rows.fold(torch.cat([phi, extra, gradient], -1)).transpose(1, 2)  # (T, E, F, q, n)
-        self._visits = self._visits.contiguous()
-        p = self._explaining
+        self._explaining = p = phi.shape[-1] + extra.shape[-1]
+        ones = torch.ones_like(phi[..., :1])  # so that products hold sums and counts too
+        self._visits = rows.fold(torch.cat([phi, extra, gradient, ones], -1))  # (T, F, E, q, n)
         products = self._visits @ self._visits.mT
-        without = others(products.transpose(1, 2)).transpose(1, 2).double()
-        count = rows.mask.sum((-1, -2, -3))
-        self._count = (count.sum() - count).double().view(FOLDS, 1, 1)
+        self._sums = products[..., -1, :].double()
+        without = others(products).double()
+        self._count = without[..., -1:, -1:]
         self._inverse = torch.linalg.inv(without[..., :p, :p] + _RIDGE * self._count * torch.eye(p))
-        self._cross = without[..., :p, p:]
-        noise = (without[..., p:, p:] - self._cross.mT @ self._inverse @ self._cross) / self._count
+        self._cross = without[..., :p, p:-1]
+        noise = (without[..., p:-1, p:-1] - self._cross.mT @ self._inverse @ self._cross) / self._count
         self._precision = torch.linalg.inv(shrunk(noise))
-        self._sums = self._visits.sum(-1).double()
 
     def linear(self, shares: Tensor) -> Tensor:
         """Return log likelihood ratios of each class to the first, epoch by epoch, one covariance for all classes.
@@ -55,50 +54,52 @@ class VisitModel:
             shares: ``(T, F, S, K, n)`` class probabilities of S candidates.
 
         Returns:
-            ``(T, F, S, E, K - 1, n)``.
+            ``(T, F, S, E, K - 1, n)``, 0 for missing rows.
         """
-        weights, offsets = self._discriminant(shares)
-        t, _, starts, k, size = shares.shape
-        flat = weights.flatten(-3, -2).float()
-        said = torch.stack([flat[:, e] @ visits for e, visits in enumerate(self._visits.unbind(1))], 2)
-        said = said.view(t, FOLDS, -1, starts, k - 1, size) + offsets.permute(0, 2, 1, 3, 4).unsqueeze(-1).float()
-        return said.transpose(2, 3)
+        weights = self._discriminant(shares)
+        said = weights.flatten(3, 4).float() @ self._visits
+        return said.view(*weights.shape[:-1], -1).transpose(2, 3)
 
     def curved(self, shares: Tensor) -> Tensor:
         """Return :meth:`linear` with a covariance for each class: a defense's noise may depend on the class.
 
         The same arguments and shape.
         """
-        jump = self._fitted(shares)[0]
-        slope = self._inverse.unsqueeze(-3) @ (
-            self._cross.unsqueeze(-3) - self._moments(shares)[..., : self._explaining].mT @ jump
-        )
-        p, found = self._explaining, []
-        for e, visits in enumerate(self._visits.unbind(1)):
-            left = visits[..., p:, :].unsqueeze(2) - slope[:, e].mT.float() @ visits[..., :p, :].unsqueeze(2)
-            found.append(_curved_ratios(left, shares))  # (T, F, S, K - 1, n)
-        return torch.stack(found, 3)
+        jump, _, _, of_phi = self._fitted(shares)
+        slope = self._slope(jump, of_phi)
+        width = self._visits.shape[-2] - self._explaining
+        keep = torch.eye(self._visits.shape[-2], dtype=slope.dtype)[-width:]
+        leave = (keep - pad(slope.mT, (0, width, 0, 1))).float()  # (T, F, E, S, d + 1, q)
+        entries = leave[:, :, 0, ..., 0].numel() * shares[0, 0, 0, 1:].numel()  # of the largest tensor of an epoch
+        few = max(1, _AT_ONCE // entries)
+        found = []
+        for part, visits in zip(torch.split(leave, few, 2), torch.split(self._visits, few, 2), strict=True):
+            left = part.flatten(3, 4) @ visits
+            found.append(_curved_ratios(left.view(*part.shape[:-1], -1), shares))
+        return torch.cat(found, 2).transpose(2, 3)
 
     def _moments(self, shares: Tensor) -> Tensor:
-        """Return ``(T, E, F, S, K, q)`` sums of the visits of each class over the other folds."""
-        t, _, starts, k, size = shares.shape
-        of_all_but_first = shares[:, :, :, 1:].reshape(t, FOLDS, starts * (k - 1), size).mT
-        sums = torch.stack([visits @ of_all_but_first for visits in self._visits.unbind(1)], 1).double()
-        sums = sums.mT.reshape(*sums.shape[:3], starts, k - 1, -1)
+        """Return ``(T, F, E, S, K, q)`` sums of the visits of each class over the other folds."""
+        rest = shares[..., 1:, :]
+        sums = (self._visits.flatten(2, 3) @ rest.flatten(2, 3).mT).double()
+        sums = sums.view(*self._visits.shape[:-1], -1).mT.reshape(*self._sums.shape[:3], *rest.shape[2:4], -1)
         first = self._sums[..., None, None, :] - sums.sum(-2, keepdim=True)
-        return others(torch.cat([first, sums], -2).transpose(1, 2)).transpose(1, 2)
+        return others(torch.cat([first, sums], -2))
 
     def _fitted(self, shares: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return jumps ``(T, E, F, S, K, d)``, and the parts of the covariance that they explain."""
-        moments = self._moments(shares)
-        counts = others(shares.sum(-1).double()).unsqueeze(1)  # (T, 1, F, S, K)
-        of_phi, of_gradient = moments[..., : self._explaining], moments[..., self._explaining :]
+        """Return jumps ``(T, F, E, S, K, d)``, and the parts of the covariance that they explain."""
+        of_phi, of_gradient, counts = self._moments(shares).tensor_split((self._explaining, -1), -1)
         projected = of_phi @ self._inverse.unsqueeze(-3)
-        within = torch.diag_embed(counts + _RIDGE * self._count) - projected @ of_phi.mT
+        within = torch.diag_embed(counts.squeeze(-1) + _RIDGE * self._count) - projected @ of_phi.mT
         beyond = of_gradient - projected @ self._cross.unsqueeze(-3)
         return torch.linalg.solve(within, beyond), within, beyond, of_phi
 
-    def _discriminant(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+    def _slope(self, jump: Tensor, of_phi: Tensor) -> Tensor:
+        slope: Tensor = self._inverse.unsqueeze(-3) @ (self._cross.unsqueeze(-3) - of_phi.mT @ jump)
+        return slope
+
+    def _discriminant(self, shares: Tensor) -> Tensor:
+        """Return weights ``(T, F, E, S, K - 1, q)`` of the visits."""
         jump, within, beyond, of_phi = self._fitted(shares)
         precision, count = self._precision.unsqueeze(-3), self._count.unsqueeze(-1)
         # The jumps are taken out of the noise's covariance by Woodbury's identity.
@@ -106,30 +107,39 @@ class VisitModel:
         apart = jump[..., 1:, :] - jump[..., :1, :]
         along = apart @ precision
         along = along + (along @ beyond.mT / count) @ torch.linalg.solve(within - scaled @ beyond.mT / count, scaled)
-        slope = self._inverse.unsqueeze(-3) @ (self._cross.unsqueeze(-3) - of_phi.mT @ jump)
         middle = (jump[..., 1:, :] + jump[..., :1, :]) / 2
-        return torch.cat([-(along @ slope.mT), along], -1), -(along * middle).sum(-1)
+        offsets = -(along * middle).sum(-1, keepdim=True)
+        return torch.cat([-(along @ self._slope(jump, of_phi).mT), along, offsets], -1)
 
 
 def _curved_ratios(left: Tensor, shares: Tensor) -> Tensor:
-    """Return log density ratios ``(T, F, S, K - 1, n)`` of residuals ``(T, F, S, d, n)``, fitted on other folds."""
-    counts = others(shares.sum(-1)).clamp(min=1e-6)
-    means, covariances = [], []
-    for k in range(shares.shape[-2]):
-        weighted = left * shares[..., k : k + 1, :]
-        mean = others(weighted.sum(-1)) / counts[..., k, None]
-        means.append(mean)
-        square = others(weighted @ left.mT) / counts[..., k, None, None]
-        covariances.append(square - mean.unsqueeze(-1) * mean.unsqueeze(-2))
-    share = counts / counts.sum(-1, keepdim=True)
-    common = sum(c * share[..., k, None, None] for k, c in enumerate(covariances))
-    densities = []
-    for mean, covariance in zip(means, covariances, strict=True):
-        own = shrunk((_OWN_SHARE * covariance + (1 - _OWN_SHARE) * common).double(), 1e-2)
-        root = torch.linalg.cholesky(torch.linalg.inv(own)).float()
-        far = (root.mT @ (left - mean.unsqueeze(-1))).square().sum(-2)
-        densities.append(root.diagonal(dim1=-1, dim2=-2).log().sum(-1, keepdim=True) - far / 2)
-    return torch.stack([d - densities[0] for d in densities[1:]], -2)
+    """Return log density ratios to the first class, of normal densities that are fitted on the other folds.
+
+    Args:
+        left: ``(T, F, E, S, d + 1, n)`` residuals, and ones below them; 0 for missing rows.
+        shares: ``(T, F, S, K, n)`` class probabilities.
+
+    Returns:
+        ``(T, F, E, S, K - 1, n)``.
+    """
+    weighted = left.unsqueeze(4) * shares[:, :, None, :, 1:].unsqueeze(-2)
+    sums = (weighted.flatten(4, 5) @ left.mT).view(*weighted.shape[:-1], -1)
+    first = (left @ left.mT).unsqueeze(4) - sums.sum(4, keepdim=True)
+    sums = others(torch.cat([first, sums], 4).double())  # (T, F, E, S, K, d + 1, d + 1)
+    counts = sums[..., -1:, -1:].clamp(min=1)  # a class of less than a row has no covariance
+    means = sums[..., :-1, -1:] / counts
+    covariances = sums[..., :-1, :-1] / counts - means @ means.mT
+    common = (covariances * counts / counts.sum(4, keepdim=True)).sum(4, keepdim=True)
+    own = shrunk(_OWN_SHARE * covariances + (1 - _OWN_SHARE) * common, 1e-2)
+    # A log density is a quadratic form of the residual with a one below it.
+    precision = torch.linalg.inv(own)
+    along = precision @ means
+    offset = -(means.mT @ along + torch.linalg.slogdet(own).logabsdet[..., None, None]) / 2
+    forms = torch.cat([torch.cat([precision / -2, along], -1), pad(offset, (means.shape[-2], 0))], -2)
+    forms = (forms[..., 1:, :, :] - forms[..., :1, :, :]).float()
+    said = (forms.flatten(4, 5) @ left).view(*forms.shape[:-1], -1)
+    ratios: Tensor = (said * left.unsqueeze(4)).sum(-2)
+    return ratios
 
 
 def standardized(rows: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.attacks.parts.folded_rows import FoldedRows, others
-from tune_vfl.attacks.parts.visit_evidence import balanced
+from tune_vfl.attacks.parts.visit_evidence import balanced, odds_of
 from tune_vfl.attacks.parts.visit_model import WIDEST, principal, scaled, shrunk
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class VisitParts:
             gate: a regression on the own columns.
             rounds: how often parts and direction are fitted in turn.
         """
-        shares = balanced(self.prior.expand(*self.odds.shape[:3], -1, self.odds.shape[-1]), self.prior, self.mask)
+        shares = self.prior.exp() * self.mask
         evidence = torch.zeros_like(self.odds)
         for _ in range(rounds):
             within = (self.odds + evidence).softmax(-2)  # (T, F, K, m, n)
             evidence = self._evidence(shares.squeeze(2).unsqueeze(3) * within)
             by_class = (self.odds + evidence).logsumexp(-2).unsqueeze(2)
-            shares = balanced(by_class + gate.learn(shares), self.prior, self.mask)
+            shares = balanced(odds_of(by_class) + gate.learn(shares), self.prior, self.mask)
         return shares
 
     def _evidence(self, share: Tensor) -> Tensor:

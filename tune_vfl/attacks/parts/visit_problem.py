@@ -78,7 +78,7 @@ class VisitProblem:
 
     def model(self, received: Tensor, sent: Tensor) -> VisitModel:
         """Return a model of ``(T, E, N, d)`` gradients by ``(T, E, N, q)`` embeddings."""
-        return VisitModel(received, sent, self.starts.explained, self.rows, self.starts.own.shape[-1])
+        return VisitModel(received, sent, self.starts.explained, self.rows)
 
     @property
     def alike(self) -> float:
