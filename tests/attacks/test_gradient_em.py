@@ -82,6 +82,14 @@ def test_known_rows_are_not_counted_and_the_rest_may_be_a_sample():
     assert success(answer, y) > 0.9
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_few_rounds_give_an_answer_of_each_candidate(rounds):
+    y, view = world()
+    answers = EM(EM.Params(rounds=rounds)).run(view)
+    assert {a.scores.shape for a in answers.values()} == {(ROWS, 2)}
+    assert success(answers["gradient_em"], y) > 0.9
+
+
 def test_rows_whose_labels_are_all_known_are_refused():
     _, view = world(aux=ROWS)
     with pytest.raises(SpecError, match="lower aux_per_class"):

@@ -12,7 +12,7 @@ from torch import Tensor
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.soft_gate import SoftGate
 from tune_vfl.attacks.parts.visit_channel import Channel
-from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, known_loss, odds_of
+from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, known_loss, odds_of, of_start
 from tune_vfl.attacks.parts.visit_model import VisitModel
 from tune_vfl.attacks.parts.visit_parts import VisitParts
 from tune_vfl.attacks.parts.visit_problem import RAREST, VisitProblem
@@ -37,7 +37,8 @@ class GradientEmParams(Strict):
     rounds: int | None = Field(
         None,
         ge=1,
-        description="rounds of expectation and maximization of each candidate; none: 10, of more than two classes 6",
+        description="rounds of expectation and maximization of each candidate, half as many where it goes on from "
+        "another's end; none: 10, of more than two classes 6",
     )
     rows: int = Field(20_000, ge=10, description="rows that are fitted and scored, drawn at random; at most all")
 
@@ -126,7 +127,7 @@ def _candidates(problem: VisitProblem, rounds: int) -> dict[str, _Candidate]:
     visits, known = problem.visits, problem.visits.mechanism or Mechanism()
     two = problem.starts.own.shape[-1] == 2
     # With more classes the other starts end where the first one does, and cost as much again.
-    start = odds_of(problem.rows.fold(problem.starts.all if two else problem.starts.all[:, :1]))
+    start = odds_of(problem.rows.fold(problem.starts.all if two else problem.starts.with_means.unsqueeze(1)))
     models = {
         "means": problem.model(visits.received_means, visits.sent_means),
         "directions": problem.model(visits.direction_means, visits.sent_means),
@@ -136,12 +137,13 @@ def _candidates(problem: VisitProblem, rounds: int) -> dict[str, _Candidate]:
         name: _Fit(problem, model.linear, rounds, 2 if name == "epochs" else 1).best(start)
         for name, model in models.items()
     }
-    start = _odds(_chosen(found, problem.alike))
-    found["curved"] = _Fit(problem, models["epochs"].curved, rounds, 1).best(start)
+    # These go on from the end of another fit, so that half of the rounds are enough.
+    start, half = _odds(_chosen(found, problem.alike)), (rounds + 1) // 2
+    found["curved"] = _Fit(problem, models["epochs"].curved, half, 1).best(start)
     if two:
         both = (models["directions"].linear, models["epochs"].curved)
         start = _odds(found["curved"].shares)
-        found["joint"] = _Fit(problem, lambda shares: torch.cat([m(shares) for m in both], 3), rounds, 1).best(start)
+        found["joint"] = _Fit(problem, lambda shares: torch.cat([m(shares) for m in both], 3), half, 1).best(start)
     if known.swaps is not None:
         found["channel"] = _behind_swaps(problem, known.swaps, models["directions"], rounds)
     if known.parts is not None:
@@ -170,17 +172,11 @@ def _behind_swaps(problem: VisitProblem, swaps: Tensor, model: VisitModel, round
     shares, taught, agreed = channel.fitted(model.linear, SoftGate(p.own, p.rows), start, rounds)
     loss = known_loss(p.known_logs(shares), p.known_labels)
     at = (p.rows.order.shape[-1] * agreed - p.known.ids.shape[-1] * loss).argmax(-1, keepdim=True)
-    found = _of_start(shares, at)
+    found = of_start(shares, at)
     if swaps.shape[-1] == 2:  # with more classes no single direction says what the model believes of one of them
-        found = channel.behind(visits.received, _of_start(taught, at), p.rows)
+        found = channel.behind(visits.received, of_start(taught, at), p.rows)
     loss = known_loss(p.known_logs(found), p.known_labels)
     return _Candidate(found, agreed.gather(-1, at).squeeze(-1), loss.squeeze(-1))
-
-
-def _of_start(shares: Tensor, at: Tensor) -> Tensor:
-    """Return class probabilities ``(T, F, 1, K, n)`` of one start for each member: ``at`` is ``(T, 1)``."""
-    place = at.view(-1, 1, 1, 1, 1)
-    return shares.gather(2, place.expand(*shares.shape[:2], 1, *shares.shape[3:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +190,8 @@ class _Fit:
 
     def best(self, start: Tensor) -> _Candidate:
         """Return the best end, of log odds ``(T, F, S, K - 1, n)`` to start from; the first learns with own columns."""
-        p = self.problem
-        mask = p.rows.mask
+        p, mask = self.problem, self.problem.rows.mask
+        rows, known = p.rows.order.shape[-1], p.known.ids.shape[-1]
         gate = SoftGate(p.own, p.rows)
         own = _odds(balanced(odds_of(p.rows.fold(p.starts.own.unsqueeze(1))), p.prior, mask))
         by_own = own.expand(start.shape)
@@ -213,10 +209,13 @@ class _Fit:
             power, agreed = agreement(evidence, by_own, p.prior, mask)
             if turn < self.rounds:
                 merit = agreed
-            # A start that reads gradients alone goes on by them alone for a while.
-            free = alone & (turn < self.rounds // 2)
-            said = torch.where(free, evidence + odds_of(p.prior), power * evidence + by_own)
+            said = power * evidence + by_own
+            if turn < self.rounds // 2:  # a start that reads gradients alone goes on by them alone for a while
+                said = torch.where(alone, evidence + odds_of(p.prior), said)
             shares = balanced(said, p.prior, mask)
-        rows, known = p.rows.order.shape[-1], p.known.ids.shape[-1]
-        merit, at = (rows * merit - known * by_known).max(-1, keepdim=True)
-        return _Candidate(_of_start(shares, at), merit.squeeze(-1), by_known.gather(-1, at).squeeze(-1))
+            if turn == self.rounds // 2:  # from here on one start of each member
+                fits = rows * agreed - known * known_loss(p.known_logs(shares), p.known_labels)
+                at = fits.argmax(-1, keepdim=True)
+                shares, by_own, merit = of_start(shares, at), of_start(by_own, at), merit.gather(-1, at)
+                gate.keep(at)
+        return _Candidate(shares, (rows * merit - known * by_known).squeeze(-1), by_known.squeeze(-1))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.attacks.parts.folded_rows import FOLDS, FoldedRows, others
-from tune_vfl.attacks.parts.visit_evidence import odds_of, softmax
+from tune_vfl.attacks.parts.visit_evidence import odds_of, of_start, softmax
 
 STRENGTH = 0.3
 """C of the regressions."""
@@ -54,11 +54,16 @@ class SoftGate:
         logits = (before.flatten(2, 3) @ self._design).view(target.shape)
         return 2 * logits if target is not shares else odds_of(logits)
 
+    def keep(self, at: Tensor) -> None:
+        """Go on with the coefficients of one start of each member, ``(T, 1)`` positions."""
+        if self._fitted is not None:
+            self._fitted = of_start(self._fitted, at)
+
     def _slope(self, at: Tensor, target: Tensor) -> Tensor:
         """Return the gradient ``(T, F, S, K, w)`` of the fit without each fold."""
         fits = at[:, _APART]  # (T, F, F - 1, S, K, w)
         logits = (fits.flatten(2, 4) @ self._design).view(*fits.shape[:-1], -1)
         # Of missing rows the design is 0, so that what is said of them does not count.
-        said = torch.sigmoid(2 * logits) if at.shape[3] == 1 else softmax(logits)
-        pull = (said - target.unsqueeze(2)).flatten(2, 4) @ self._design.mT
+        said = logits.mul_(2).sigmoid_() if at.shape[3] == 1 else softmax(logits)
+        pull = said.sub_(target.unsqueeze(2)).flatten(2, 4) @ self._design.mT
         return STRENGTH * torch.zeros_like(at).index_add_(1, _APART.flatten(), pull.view(fits.shape).flatten(1, 2))

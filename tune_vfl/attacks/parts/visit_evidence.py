@@ -53,6 +53,12 @@ def _grouped(said: Tensor, rows: int) -> Tensor:
     return summed.index_add_(-3, torch.tensor(place), said)
 
 
+def of_start(values: Tensor, at: Tensor) -> Tensor:
+    """Return ``(T, F, 1, K, n)`` values of one start for each member, of ``(T, F, S, K, n)``; ``at`` is ``(T, 1)``."""
+    place = at.view(-1, 1, 1, 1, 1)
+    return values.gather(2, place.expand(*values.shape[:2], 1, *values.shape[3:]))
+
+
 def odds_of(logs: Tensor) -> Tensor:
     """Return log odds ``(..., K - 1, n)`` of all other classes against the first one, of logits ``(..., K, n)``."""
     return logs[..., 1:, :] - logs[..., :1, :]
@@ -66,9 +72,9 @@ def shares_of(odds: Tensor) -> Tensor:
 
 
 def softmax(logits: Tensor) -> Tensor:
-    """Return the softmax along the last axis but one, which is faster so than by torch's own."""
-    raised = (logits - logits.amax(-2, keepdim=True)).exp_()
-    return raised.div_(raised.sum(-2, keepdim=True))
+    """Overwrite logits with their softmax along the last axis but one, which is faster so than by torch's own."""
+    logits.sub_(logits.amax(-2, keepdim=True)).exp_()
+    return logits.div_(logits.sum(-2, keepdim=True))
 
 
 def log_total(odds: Tensor) -> Tensor:

@@ -122,8 +122,12 @@ def _curved_ratios(left: Tensor, shares: Tensor) -> Tensor:
     Returns:
         ``(T, F, E, S, K - 1, n)``.
     """
-    weighted = left.unsqueeze(4) * shares[:, :, None, :, 1:].unsqueeze(-2)
-    sums = (weighted.flatten(4, 5) @ left.mT).view(*weighted.shape[:-1], -1)
+    rest, width = shares[:, :, None, :, 1:], left.shape[4]
+    # Of many classes the products of all columns are formed once, of few the products with each class.
+    many = 2 * rest.shape[4] > width
+    products = (left.unsqueeze(5) if many else rest.unsqueeze(5)) * left.unsqueeze(4)
+    sums = rest @ products.flatten(4, 5).mT if many else products.flatten(4, 5) @ left.mT
+    sums = sums.view(*left.shape[:4], rest.shape[4], width, width)
     first = (left @ left.mT).unsqueeze(4) - sums.sum(4, keepdim=True)
     sums = others(torch.cat([first, sums], 4).double())  # (T, F, E, S, K, d + 1, d + 1)
     counts = sums[..., -1:, -1:].clamp(min=1)  # a class of less than a row has no covariance
@@ -137,9 +141,10 @@ def _curved_ratios(left: Tensor, shares: Tensor) -> Tensor:
     offset = -(means.mT @ along + torch.linalg.slogdet(own).logabsdet[..., None, None]) / 2
     forms = torch.cat([torch.cat([precision / -2, along], -1), pad(offset, (means.shape[-2], 0))], -2)
     forms = (forms[..., 1:, :, :] - forms[..., :1, :, :]).float()
+    if many:
+        return forms.flatten(5) @ products.flatten(4, 5)
     said = (forms.flatten(4, 5) @ left).view(*forms.shape[:-1], -1)
-    ratios: Tensor = (said * left.unsqueeze(4)).sum(-2)
-    return ratios
+    return (said * left.unsqueeze(4)).sum(-2)
 
 
 def standardized(rows: Tensor) -> Tensor:

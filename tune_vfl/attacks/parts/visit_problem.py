@@ -14,7 +14,7 @@ from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.folded_rows import FoldedRows
 from tune_vfl.attacks.parts.folds import Labeled
 from tune_vfl.attacks.parts.visit_model import SENT, WIDEST, VisitModel, principal, standardized
-from tune_vfl.attacks.parts.visit_starts import Starts, starts_of
+from tune_vfl.attacks.parts.visit_starts import Starts
 from tune_vfl.protocol.granted import Auxiliary
 from tune_vfl.protocol.view import Answer
 from tune_vfl.protocol.visits import Visits
@@ -72,7 +72,7 @@ class VisitProblem:
         order = keys.argsort(dim=-1, stable=True)[:, : max(most, known.ids.shape[-1] + 1)]
         shares = view.class_prior.clamp(min=RAREST).log().expand(len(own), -1)
         prior = shares[:, None, None, :, None]
-        starts = starts_of(own, visits, labeled)
+        starts = Starts(own, visits, labeled)
         added = x[..., x.shape[-1] - view.features.added :]
         return cls(FoldedRows(order), visits, Auxiliary(labeled.ids, labeled.y), own, starts, prior, added)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,52 +23,43 @@ STRENGTH, GROUP = 0.3, 32.0
 _TEMPERS = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 
 
-class Starts(NamedTuple):
-    """Logits by few labels.
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """Logits by few labels, each fitted when it is first asked for.
 
     Attributes:
-        own: ``(T, N, K)`` by the own columns alone, as sure as rows that were held out bear out.
-        with_means: ``(T, N, K)`` by the own columns and each row's mean gradient.
-        first: ``(T, N, K)`` by the directions of the first epoch's gradients.
-        mean: ``(T, N, K)`` by each row's mean direction.
+        columns: ``(T, N, w)`` standardized columns of the attacker.
+        visits: with one leading axis.
+        labeled: the known rows, with the same axis.
     """
 
-    own: Tensor
-    with_means: Tensor
-    first: Tensor
-    mean: Tensor
+    columns: Tensor
+    visits: Visits
+    labeled: Labeled
 
-    @property
+    @cached_property
+    def own(self) -> Tensor:
+        """``(T, N, K)`` by the own columns alone, as sure as rows that were held out bear out."""
+        logits, held_out = _fitted([self.columns], self.labeled)
+        losses = torch.stack([self.labeled.log_loss((held_out * t).log_softmax(-2)) for t in _TEMPERS], -1)
+        return logits * torch.tensor(_TEMPERS)[losses.argmin(-1)][:, None, None]
+
+    @cached_property
+    def with_means(self) -> Tensor:
+        """``(T, N, K)`` by the own columns and each row's mean gradient."""
+        return _fitted([self.columns, self.visits.received_means.mean(1)], self.labeled)[0]
+
+    @cached_property
     def all(self) -> Tensor:
-        """``(T, 3, N, K)``: those that read gradients."""
-        return torch.stack([self.with_means, self.first, self.mean], 1)
+        """``(T, 3, N, K)``: that one, and those by directions of the first epoch's gradients and by mean directions."""
+        first, mean = unit(self.visits.received[:, 0]), self.visits.direction_means.mean(1)
+        return torch.stack([self.with_means, *(_fitted([x], self.labeled)[0] for x in (first, mean))], 1)
 
     @property
     def explained(self) -> Tensor:
         """``(T, N, c)`` functions of the own columns alone, which a jump of the gradient must go beyond."""
         odds = self.own[..., 1:] - self.own[..., :1]
         return principal(standardized(torch.cat([odds, self.own.softmax(-1)[..., 1:]], -1)), SENT)
-
-
-def starts_of(own: Tensor, visits: Visits, labeled: Labeled) -> Starts:
-    """Fit the starting points.
-
-    Args:
-        own: ``(T, N, w)`` standardized columns of the attacker.
-        visits: with one leading axis.
-        labeled: the known rows, with the same axis.
-    """
-    mean = visits.received_means.mean(1)
-    direction = visits.direction_means.mean(1)
-    own_logits, held_out = _fitted([own], labeled)
-    losses = torch.stack([labeled.log_loss((held_out * t).log_softmax(-2)) for t in _TEMPERS], -1)
-    sure = torch.tensor(_TEMPERS)[losses.argmin(-1)][:, None, None]
-    return Starts(
-        own_logits * sure,
-        _fitted([own, mean], labeled)[0],
-        _fitted([unit(visits.received[:, 0])], labeled)[0],
-        _fitted([direction], labeled)[0],
-    )
 
 
 def _fitted(groups: list[Tensor], labeled: Labeled) -> tuple[Tensor, Tensor]:
