@@ -49,6 +49,7 @@ TABLE: list[tuple[str, dict[str, Any], Rule, float, float]] = [
     ("laplace", {"scale": 1e-2}, "first_negative", 0.263, 0.02),
     ("laplace", {"scale": 1e-1}, "first_negative", 0.129, 0.02),
     ("laplace", {"scale": 1e-2}, "argmin", 0.74, 0.02),
+    ("laplace", {"scale": 1e-1}, "argmin", 0.14, 0.02),
     ("ppdl", {"theta": 0.75}, "first_negative", 0.388, 0.02),
     ("ppdl", {"theta": 0.5}, "first_negative", 0.398, 0.02),
     ("ppdl", {"theta": 0.25}, "first_negative", 0.090, 0.02),
@@ -59,7 +60,9 @@ TABLE: list[tuple[str, dict[str, Any], Rule, float, float]] = [
     ("gradient_compression", {"keep": 0.25}, "first_negative", 1.0, 0),
     ("gradient_compression", {"keep": 0.1}, "first_negative", 0.97, 0.02),
     ("sgsub", {}, "argmin", 1.0, 0),
+    ("sgsub", {}, "first_negative", 0.21, 0.02),
     ("flsg", {}, "argmin", 1.0, 0),
+    ("flsg", {}, "first_negative", 0.21, 0.02),
 ]
 
 
@@ -81,6 +84,8 @@ def test_rounding_to_any_number_of_parts_of_the_published_bound_hides_nothing(bi
     [
         (3, 0.45, "first_negative", 0.33),
         (5, 0.70, "first_negative", 0.21),
+        (5, 0.70, "argmin", 1.0),
+        (5, 0.75, "argmin", 1.0),
         (3, 0.45, "argmin", 1.0),
         (5, 0.85, "argmin", 0.0),
         (5, 0.85, "argmax_of_negatives", 1.0),

@@ -1,4 +1,4 @@
-"""Laplace, gradient compression and max-norm: closed forms, published one-step values, naive twins."""
+"""Laplace, gradient compression and max-norm: closed forms and naive twins."""
 
 import math
 
@@ -6,53 +6,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import one_hot
 
 from tune_vfl.defenses.gradient_compression import GradientCompression, GradientCompressionParams
 from tune_vfl.defenses.laplace import Laplace, LaplaceParams
 from tune_vfl.defenses.max_norm import MaxNorm
 from tune_vfl.spec import Strict
-from tune_vfl.testing.gradients import softmax_gradient
 
 CLASSES = 10
 
 
 def made(cls, params, d=CLASSES, classes=CLASSES):
     return cls(params, num_classes=classes, embedding_dims=[d])
-
-
-def first_step(batches):
-    """Gradients of the first step, batch by batch: small logits, ten classes, batches of 32."""
-    g = torch.Generator().manual_seed(0)
-    logits = torch.randn(batches, 32, CLASSES, generator=g) * 0.05
-    y = torch.randint(0, CLASSES, (batches, 32), generator=g)
-    return softmax_gradient(logits, one_hot(y, CLASSES).float()), y
-
-
-def first_negative(gradient):
-    """The first class with a negative entry; -1, which is never right, where there is none."""
-    negative = gradient < 0
-    return torch.where(negative.any(-1), negative.int().argmax(-1), -1)
-
-
-def share_right(guess, y):
-    return (guess == y).double().mean().item()
-
-
-@pytest.mark.parametrize(("scale", "expected", "tolerance"), [(0.0, 1.0, 0), (1e-3, 0.906, 0.01), (1e-2, 0.263, 0.02)])
-def test_direct_attack_on_laplace_noise(scale, expected, tolerance):
-    # The expected values are the published one-step simulation; 64,000 rows leave a standard error below 0.002.
-    grad, y = first_step(2000)
-    sent = made(Laplace, LaplaceParams(scale=scale)).cut_gradient(grad.flatten(0, 1), y=y.flatten())
-    assert abs(share_right(first_negative(sent), y.flatten()) - expected) <= tolerance
-
-
-def test_direct_attack_on_strong_laplace_noise_and_by_argmin():
-    grad, y = (t.flatten(0, 1) for t in first_step(2000))
-    strong = made(Laplace, LaplaceParams(scale=1e-1)).cut_gradient(grad, y=y)
-    assert abs(share_right(first_negative(strong), y) - 0.129) <= 0.02
-    middle = made(Laplace, LaplaceParams(scale=1e-2)).cut_gradient(grad, y=y)
-    assert abs(share_right(middle.argmin(-1), y) - 0.74) <= 0.02
 
 
 @given(low=st.floats(1e-5, 1e-1), factor=st.floats(1.1, 100))
@@ -72,16 +36,6 @@ def test_laplace_noise_has_the_moments_of_its_law():
     # Mean |n| = b and variance 2 b^2; 400,000 draws leave a relative standard error of 0.16% and 0.35%.
     assert sent.abs().mean().item() == pytest.approx(0.5, rel=0.01)
     assert sent.var().item() == pytest.approx(0.5, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("keep", "expected", "tolerance"), [(0.75, 1.0, 0), (0.5, 1.0, 0), (0.25, 1.0, 0), (0.1, 0.97, 0.01)]
-)
-def test_direct_attack_on_compressed_gradients(keep, expected, tolerance):
-    grad, y = first_step(400)
-    params = [GradientCompressionParams(keep=keep)] * len(grad)
-    sent = made(GradientCompression, params).cut_gradient(grad, y=y)
-    assert share_right(first_negative(sent), y) == pytest.approx(expected, abs=0.0 if expected == 1 else 0.01)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""PPDL: a loop over entries beside the vectorised choice, and the published one-step values."""
+"""PPDL: a loop over entries beside the vectorised choice, and the published shares of accepted entries."""
 
 import pytest
 import torch
@@ -120,22 +120,12 @@ def sent_by_pack(first_step, **params):
     return defense.cut_gradient(grad, y=y)
 
 
-@pytest.mark.parametrize(
-    ("theta", "success", "share"), [(0.75, 0.388, 0.37), (0.5, 0.398, 0.365), (0.25, 0.09, 0.25), (0.1, 0.041, 0.1)]
-)
-def test_direct_attack_and_accepted_share(first_step, theta, success, share):
-    grad, y = first_step
+@pytest.mark.parametrize(("theta", "share"), [(0.75, 0.37), (0.5, 0.365), (0.25, 0.25), (0.1, 0.1)])
+def test_the_published_shares_are_accepted(first_step, theta, share):
+    grad, _ = first_step
     sent = sent_by_pack(first_step, theta=theta)
-    negative = sent < 0
-    guess = torch.where(negative.any(-1), negative.int().argmax(-1), -1)
-    assert (guess == y).double().mean().item() == pytest.approx(success, abs=0.02)
     changed = (sent != grad) & (sent != 0)
     assert changed.double().mean().item() == pytest.approx(share, abs=0.01)
-
-
-def test_the_smallest_entry_still_tells_where_raw_entries_leak(first_step):
-    sent = sent_by_pack(first_step, theta=0.75)
-    assert (sent.argmin(-1) == first_step[1]).double().mean().item() == pytest.approx(0.73, abs=0.02)
 
 
 def test_zeroing_sends_nothing_raw(first_step):

@@ -1,13 +1,11 @@
-"""SGSub and FLSG: their random numbers by the book, the published weakness, and how candidates are chosen."""
+"""SGSub and FLSG: their random numbers by the book, and how candidates are chosen."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from tune_vfl.defenses.flsg import Flsg, FlsgParams
 from tune_vfl.defenses.parts.mahalanobis import lengths, lengths_on_device, whitening, whitening_on_device
 from tune_vfl.defenses.parts.substitution import Rule, stable_order, substitute
 from tune_vfl.defenses.sgsub import Sgsub, SgsubParams
@@ -26,19 +24,6 @@ def gradients(batches, seed=0):
     logits = torch.randn(batches, 32, CLASSES, generator=g) * 0.05
     y = torch.randint(0, CLASSES, (batches, 32), generator=g)
     return softmax_gradient(logits, one_hot(y, CLASSES).float()), y
-
-
-@pytest.mark.parametrize(("cls", "params"), [(Sgsub, SgsubParams()), (Flsg, FlsgParams())])
-def test_direct_attack_by_argmin_reads_every_label_and_by_sign_one_in_five(cls, params):
-    grad, y = gradients(500)
-    defense = made(cls, [params] * 500)
-    defense.setup(y, torch.arange(32).expand(500, 32), seed=list(range(500)))
-    sent = defense.cut_gradient(grad, y=y)
-    assert (sent.argmin(-1) == y).all()
-    negative = sent < 0
-    first = torch.where(negative.any(-1), negative.int().argmax(-1), -1)
-    # 16,000 rows leave a standard error of 0.003; the reference value is rounded to 0.01.
-    assert (first == y).double().mean().item() == pytest.approx(0.21, abs=0.02)
 
 
 def naive_distance(u, v, shape, w_cos, w_mahalanobis):
