@@ -1,4 +1,4 @@
-"""DCAE: cae and discrete_sgd one after the other, what rounding hides, and an evaluation."""
+"""DCAE: cae and discrete_sgd one after the other, and what rounding hides."""
 
 import pytest
 import torch
@@ -7,9 +7,6 @@ from tune_vfl.defenses.cae import Cae
 from tune_vfl.defenses.dcae import Dcae, DcaeParams
 from tune_vfl.defenses.discrete_sgd import DiscreteSgd
 from tune_vfl.defenses.parts.pipeline import Pipeline
-from tune_vfl.evaluation import evaluate_pack
-from tune_vfl.evaluation.resolving import resolve
-from tune_vfl.spec import parse
 from tune_vfl.testing.gradients import softmax_gradient
 
 QUICK = {"samples": 12_000, "epochs": 6}
@@ -68,20 +65,3 @@ def test_notes_and_needs_of_both_parts_are_its_own():
     assert Dcae.capabilities.head == "classes"
     assert Dcae.capabilities.random == ("labels",)
     assert Dcae.capabilities.protects == ("labels", "gradients")
-
-
-def test_it_is_evaluated_on_a_net_that_had_one_logit():
-    spec = parse(
-        {
-            "study": "s",
-            "dataset": "breast_cancer",
-            "model": "gafm",
-            "attacks": ["norm", "direction"],
-            "defense": {"name": "dcae", "params": {**QUICK, "bound": 1e-3}},
-            "training": {"epochs": 30, "lr": 0.01},
-            "budget": {"seeds": 2},
-        }
-    )
-    [outcome] = evaluate_pack(resolve(spec), [{"confusion": 0.5}])
-    assert outcome.outcome == "ok", outcome.reason
-    assert outcome.utility.mean > 0.95

@@ -80,15 +80,6 @@ def test_setup_trains_a_teacher_and_reports_its_accuracy():
     assert blind.logged()["teacher_accuracy"][0] == pytest.approx(0.25)
 
 
-def test_with_the_teacher_as_anchor_the_labels_are_as_right_as_the_teacher():
-    x, y = problem(noise=2.0)
-    defense = Kdk(KdkParams(k=2, epsilon=0.3, anchor="teacher_argmax"), num_classes=4, embedding_dims=[4])
-    defense.setup(y, torch.arange(300), active_features=x, seed=0)
-    right = (defense.labels(y, torch.arange(300)).argmax(-1) == y).double().mean().item()
-    assert right == pytest.approx(defense.logged()["teacher_accuracy"][0])
-    assert right < 1
-
-
 def test_a_teacher_is_a_plain_network_whose_rate_falls_after_a_half_and_after_four_fifths():
     (x, y), recipe = problem(rows=50), TeacherRecipe((8,), 1e-2, 10, 16)
     twin = torch.nn.Sequential(*stack_of([6, 8, 4], torch.nn.ReLU, stream=Stream(3, "teacher/weights")))
