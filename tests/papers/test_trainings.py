@@ -15,7 +15,6 @@ from tune_vfl.papers.reading import read_paper
 from tune_vfl.papers.results import Kept, TableResults, of_any_table, read_results, write_results
 from tune_vfl.papers.tables import Table
 from tune_vfl.papers.trainings import SeedPack, Trainings
-from tune_vfl.spec.cell import MEASURE
 
 NAME = "test-table1"
 TWO = FILE.replace("rows:", "rows:\n      - {dataset: breast_cancer, defense: kdk, published: '.8 | .5'}")
@@ -110,8 +109,9 @@ def test_a_changed_recipe_or_measure_makes_results_stale_and_owed(tmp_path: Path
     assert [cell.stale for cell in compared(changed, kept)] == [True, True]
     assert tally(compared(changed, kept)).stale == 2
     assert len(plan(changed, kept, range(3)).owed[0].seeds) == 3
-    older = kept.evaluations["breast_cancer: none"].model_copy(update={"measure": MEASURE - 1})
-    assert older.stale(table_of().evaluations[0])
+    older = kept.evaluations["breast_cancer: none"]
+    assert older.model_copy(update={"measure": 1}).stale(table_of().evaluations[0])
+    assert not older.model_copy(update={"measure": 3}).stale(table_of().evaluations[0])  # 4 changed other attacks
 
 
 def test_a_failed_verdict_gives_the_reason_of_the_file_or_says_that_it_is_unknown(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tune_vfl.outcome import OutcomeName
 from tune_vfl.papers.measured import measure, names_in
 from tune_vfl.papers.reading import papers_folder
 from tune_vfl.spec import Strict, explain
-from tune_vfl.spec.cell import MEASURE
+from tune_vfl.spec.cell import MEASURE, is_measured_as_today
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -92,8 +92,11 @@ class Kept(Strict):
     recorded: Recorded | None = None
 
     def stale(self, evaluation: Evaluation) -> bool:
-        """Whether its seeds were measured by another recipe or measure than today's."""
-        return bool(self.seeds) and (self.raw != evaluation.raw or self.measure != MEASURE)
+        """Whether its seeds were measured by another recipe than today's, or before its scores changed."""
+        if not self.seeds:
+            return False
+        attacks = [a if isinstance(a, str) else a["name"] for a in evaluation.raw["attacks"]]
+        return self.raw != evaluation.raw or not is_measured_as_today(self.measure, attacks)
 
     def number(self, formula: str) -> Number | None:
         """Return a formula's number over the seeds that have one; None without any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
@@ -29,8 +29,21 @@ MEASURE = 4
 ``default`` has an attack that reads all epochs together, ``gradient_em``; from 4 on that one goes on from its best
 start after half of its rounds."""
 
+_CHANGED = dict.fromkeys(("gradient_em", "default", "default_features", "thorough"), 4)
+"""The measure under which scores of an attack, or of a portfolio with it, changed last; of all others 2."""
+
 UNDEFENDED_SEEDS = 10
 """The fewest seeds that a study trains the undefended model with."""
+
+
+def is_measured_as_today(measure: int, attacks: Iterable[str]) -> bool:
+    """Return whether scores of an earlier measure are what a run of today would find.
+
+    Args:
+        measure: the one under which they were measured.
+        attacks: the attacks or portfolios that were scored, as a spec names them.
+    """
+    return measure >= max((_CHANGED.get(name, 2) for name in attacks), default=2)
 
 
 def is_ordinary(name: str) -> bool:
