@@ -57,7 +57,7 @@ class Shelf(NamedTuple):
         figure: the front.
         rows: of each defense the best of the published settings, and of the search where another one is better.
         every: each measured setting.
-        stale: entries of an earlier measure, which are compared with nothing.
+        stale: entries of an earlier measure than the others, which are compared with nothing.
         lost: by defense, how settings ended that have no result.
     """
 
@@ -72,17 +72,21 @@ class Shelf(NamedTuple):
 
 
 def shelves(entries: Mapping[Path, Sequence[Entry]]) -> Iterator[Shelf]:
-    """Yield the parts of a board that have fresh entries.
+    """Yield the parts of a board that have entries; those of a part's newest measure are compared.
 
     Args:
         entries: by the file of their conditions.
     """
     named = {path.stem: path for path in entries}
     for name, path in named.items():
-        fresh = [entry for entry in entries[path] if not entry.stale]
-        if not name.endswith(THOROUGH) and fresh:
+        if not name.endswith(THOROUGH) and entries[path]:
             more = entries[named[name + THOROUGH]] if name + THOROUGH in named else ()
-            yield _shelf(name, path, fresh, [e for e in more if not e.stale], [e for e in entries[path] if e.stale])
+            newest = max(entry.measure for entry in entries[path])
+            fresh, stale = (
+                [e for e in entries[path] if e.measure == newest],
+                [e for e in entries[path] if e.measure < newest],
+            )
+            yield _shelf(name, path, fresh, [e for e in more if e.measure == newest], stale)
 
 
 def _shelf(name: str, file: Path, fresh: Sequence[Entry], more: Sequence[Entry], stale: Sequence[Entry]) -> Shelf:

@@ -12,9 +12,10 @@ from reports.printed import files_of
 from reports.story import options
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.not_examined import checks_by_study
+from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from reports.board import Row, Shelf
@@ -232,13 +233,21 @@ def _conditions(shelf: Shelf) -> str:
 
 
 def _apart(shelf: Shelf) -> list[str]:
-    stale = [f"{e.record.cell.defense} (measure {e.record.measure}, {e.date})" for e in shelf.stale]
     checks = [check for of in checks_by_study(shelf.data.found).values() for check in of if not check.ok]
     failing = dict.fromkeys(f"{check.says[:1].upper()}{check.says[1:]}." for check in checks)
-    told = [f"Stale, to be measured again: {formatting.listed(stale)}."] if stale else []
+    told = [*failing, *_stale(shelf)]
     lost = [f"{defense}: {why[0]}" + (f" (and {len(why) - 1} more)" if len(why) > 1 else "")
             for defense, why in shelf.lost.items()]  # fmt: skip
-    return [*failing, *told, *([f"Settings without a result: {'; '.join(lost)}."] if lost else [])]
+    return [*told, *([f"Settings without a result: {'; '.join(lost)}."] if lost else [])]
+
+
+def _stale(shelf: Shelf) -> Iterator[str]:
+    measure = shelf.data.campaign.studies[0].measure
+    if measure != MEASURE:
+        yield f"Stale: measured under measure {measure}, and today's is {MEASURE}; search again from the conditions."
+    if shelf.stale:
+        older = [f"{entry.record.cell.defense} (measure {entry.measure}, {entry.date})" for entry in shelf.stale]
+        yield f"Stale, and not compared: {formatting.listed(older)}."
 
 
 def _of_each(found: Sequence[Shelf]) -> list[str]:

@@ -48,8 +48,9 @@ def test_each_entrys_command_plans_what_was_measured(name: str) -> None:
             planned = plan_study(read_study(again(entry.command)))
         except DataError as error:
             pytest.skip(f"{name} needs public data: {error}")
-        if not entry.stale:
-            assert planned.difference(entry.packed.studies[0].planned) == []
+        if entry.measure == MEASURE:
+            different = planned.difference(entry.packed.studies[0].planned)
+            assert different == [], f"{path}: search it again, `{entry.command}`, and add it, or remove it"
 
 
 def test_the_pages_show_the_entries_as_they_are() -> None:
@@ -109,15 +110,19 @@ def test_another_training_is_refused_and_nothing_is_written(mine: Path) -> None:
 
 def test_an_entry_of_an_earlier_measure_is_marked_and_compared_with_nothing(mine: Path) -> None:
     raw = json.loads(SOME.read_text(encoding="utf-8"))
-    raw["packed"]["studies"][0]["measure"] = MEASURE - 1
+    newest = raw["packed"]["studies"][0]["measure"]
+    raw["packed"]["studies"][0]["measure"] = newest - 1
     folder = mine / "breast_cancer"
     folder.mkdir()
     (folder / "laplace.json").write_text(json.dumps(raw), encoding="utf-8")
     (folder / "kdk.json").write_bytes((SOME.parent / "kdk.json").read_bytes())
     (shelf,) = shelves(entries_in(mine))
     assert {row.point.defense for row in shelf.every} == {"kdk"}
-    write(mine, mine.parent / "docs")
-    assert "Stale, to be measured again: laplace (measure" in (mine.parent / "docs" / "board.md").read_text("utf-8")
+    write(mine, mine.parent)
+    assert f"Stale, and not compared: laplace (measure {newest - 1}" in (mine.parent / "board.md").read_text("utf-8")
+    (folder / "kdk.json").unlink()
+    write(mine, mine.parent)
+    assert f"Stale: measured under measure {newest - 1}, and" in (mine.parent / "board.md").read_text("utf-8")
 
 
 def test_a_file_that_is_no_entry_is_named(mine: Path) -> None:

@@ -16,7 +16,7 @@ from tune_vfl.records.packed import Packed
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spaces.space import point_key
 from tune_vfl.spec import Strict, explain
-from tune_vfl.spec.cell import MEASURE, from_text
+from tune_vfl.spec.cell import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,9 +86,9 @@ class Entry(Strict):
         return json.dumps(head, indent=1)[:-2] + ',\n "packed": {\n' + ",\n".join(rows) + "\n }\n}\n"
 
     @property
-    def stale(self) -> bool:
-        """Whether it was measured in another way than today, so that it is not compared with today's entries."""
-        return self.packed.studies[0].measure != MEASURE
+    def measure(self) -> int:
+        """How it was measured, see :data:`tune_vfl.spec.cell.MEASURE`; entries of different measures are not compared."""
+        return self.packed.studies[0].measure
 
     @property
     def date(self) -> str:
