@@ -82,11 +82,8 @@ def shelves(entries: Mapping[Path, Sequence[Entry]]) -> Iterator[Shelf]:
         if not name.endswith(THOROUGH) and entries[path]:
             more = entries[named[name + THOROUGH]] if name + THOROUGH in named else ()
             newest = max(entry.measure for entry in entries[path])
-            fresh, stale = (
-                [e for e in entries[path] if e.measure == newest],
-                [e for e in entries[path] if e.measure < newest],
-            )
-            yield _shelf(name, path, fresh, [e for e in more if e.measure == newest], stale)
+            fresh, more = ([e for e in of if e.measure == newest] for of in (entries[path], more))
+            yield _shelf(name, path, fresh, more, [e for e in entries[path] if e.measure < newest])
 
 
 def _shelf(name: str, file: Path, fresh: Sequence[Entry], more: Sequence[Entry], stale: Sequence[Entry]) -> Shelf:
