@@ -68,9 +68,7 @@ ROOMS = {
         },
     ),
     "analysis": Room(("tune_vfl/analysis/*.py",), {"analysis/test_*.py": "", "reports/test_t*.py": ""}),
-    "confirmation": Room(
-        ("tune_vfl/confirmation/*.py",), {"confirmation/test_[!r]*.py": "", "analysis/test_speed.py": ""}
-    ),
+    "confirmation": Room(("tune_vfl/confirmation/*.py",), {"confirmation/test_[!r]*.py": ""}),
     "horizontal": Room(
         (
             "tune_vfl/horizontal/*.py",

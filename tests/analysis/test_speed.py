@@ -3,11 +3,14 @@
 import time
 
 import numpy as np
+import pytest
 
 from tests.helpers.campaigns import campaign_of, outcome_of, part_of, steady
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.tables import attack_table, rankings
+
+pytestmark = pytest.mark.slow  # benchmarks: a time is asserted, and seconds of a core are taken
 
 STUDIES, DIFFERENT, TRIALS, SECONDS = 20, 4, 250, 2.0
 ATTACKS = {"norm": 1.0, "direction": 0.9, "pmc": 0.8, "spectral": 0.7, "mean": 0.6}
