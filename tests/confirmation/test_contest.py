@@ -103,18 +103,6 @@ def test_every_phase_asks_for_fresh_seeds_in_order_and_the_undefended_model_has_
     assert all(counts[n] >= 10 for n in kept)
 
 
-@pytest.mark.parametrize("most", [0, 1, 7, 40])
-def test_a_stopped_confirmation_goes_on_to_the_same_end(most: int) -> None:
-    contest = contest_of()
-    straight = played(contest)
-    half = played(contest, most=most)
-    assert len(half) == most
-    resumed = played(contest, half)
-    assert resumed == straight, "nothing more and nothing else is run than without the stop"
-    ends = [answered(contest, dict(reversed(list(held.items())))) for held in (straight, resumed)]
-    assert ends[0] == ends[1]
-
-
 def test_a_setting_that_diverges_takes_no_more_seeds_and_stops_nothing() -> None:
     contest = contest_of()
     held = played(contest)
