@@ -12,9 +12,8 @@ from tune_vfl.cli.main import main
 from tune_vfl.outcome import Outcome
 from tune_vfl.testing.studies import made_up_study
 from tune_vfl.tracking import attached, payload, store
-from tune_vfl.tracking.changes import Change, Held, Measurement
 from tune_vfl.tracking.mlflow import Recorder
-from tune_vfl.tracking.writing import RunWriter, in_parallel
+from tune_vfl.tracking.writing import Change, Held, Measurement, RunWriter, in_parallel
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from itertools import islice
 from typing import Any, Literal
 
 from tune_vfl.tracking import payload, store
-from tune_vfl.tracking.changes import Change, Held, Measurement
 from tune_vfl.tracking.payload import RunContent
-from tune_vfl.tracking.writing import RunWriter
+from tune_vfl.tracking.writing import Change, Held, Measurement, RunWriter
 
 RunKind = Literal["trial", "preempted", "summary"]
 # A run's key: the study's name, the run's kind, and the trial's number; the summary is of the whole experiment.
