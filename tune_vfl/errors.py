@@ -18,15 +18,19 @@ class TuneVflError(Exception):
     exit_code = 1
 
 
-class SpecError(TuneVflError):
+class InputError(TuneVflError):
+    """Base of errors of input that cannot be used: a spec, an option, a file, the name of a study."""
+
+    exit_code = 2
+
+
+class SpecError(InputError):
     """A spec, a parameter or a combination of methods that cannot be run.
 
     Args:
         problems: every problem found, one sentence each; all are shown at once.
         unfit: by an attack's name those of ``problems`` that are gone without the attack.
     """
-
-    exit_code = 2
 
     def __init__(self, problems: str | Iterable[str], unfit: Mapping[str, Sequence[str]] | None = None) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
@@ -48,55 +52,39 @@ class UnknownNameError(SpecError):
         super().__init__(f"unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {', '.join(self.known)}.")
 
 
-class UsageError(TuneVflError):
+class UsageError(InputError):
     """A call or an option that cannot be followed as it stands.
 
     A step that the caller's own loop left out, an argument outside its range, options that exclude each other.
     """
 
-    exit_code = 2
 
-
-class ShapeError(TuneVflError):
+class ShapeError(InputError):
     """Tensors or arrays whose shapes do not fit each other, or what is to be computed from them."""
 
-    exit_code = 2
 
-
-class UnwritableError(TuneVflError):
+class UnwritableError(InputError):
     """A file or a folder that cannot be written. Names the place."""
 
-    exit_code = 2
 
-
-class ConfigError(TuneVflError):
+class ConfigError(InputError):
     """A file that is not an exported configuration of a schema known here. Names the file and every problem."""
 
-    exit_code = 2
 
-
-class SelectionError(TuneVflError):
+class SelectionError(InputError):
     """A point or an attack that a study does not hold: no point of its front meets the condition."""
 
-    exit_code = 2
 
-
-class DataError(TuneVflError):
+class DataError(InputError):
     """A data file that is missing, broken or does not fit its description. Names the file and the column."""
 
-    exit_code = 2
 
-
-class StudyError(TuneVflError):
+class StudyError(InputError):
     """A study that does not exist, or exists with another spec."""
 
-    exit_code = 2
 
-
-class ParcelError(TuneVflError):
+class ParcelError(InputError):
     """A file that is not a packed study of a schema known here, or is damaged. Names the file and what is wrong."""
-
-    exit_code = 2
 
 
 class UnreachableError(TuneVflError):
