@@ -17,6 +17,7 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,6 +25,7 @@ import yaml
 from tests.cluster.test_jobs import free_ports
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 900  # seconds of the whole story, on a machine that is busy with other work
 HEAD, WORKER = "127.0.0.1", "127.0.0.2"
 # ssh looks for a key in the home that the machine's list of users names, which here is nobody's.
 KEY = "$(test -f ~/ray_bootstrap_key.pem && echo -i ~/ray_bootstrap_key.pem)"
@@ -57,11 +59,13 @@ def story() -> list[str]:
 class Machines:
     """An sshd that stands for two machines, and a client's home with a key, a cluster file and a spec."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    head, worker = HEAD, WORKER
+
+    def __init__(self, folder: Path, spec: dict[str, Any]) -> None:
+        self.folder, self.spec = folder, spec
         self.ssh, self.gcs, self.dashboard, self.forwarded, self.agent, self.agent2 = free_ports(6)
         self.client = folder / "c"
-        self.homes = {HEAD: folder / "h", WORKER: folder / "w"}
+        self.homes = {self.head: folder / "h", self.worker: folder / "w"}
         for home in (self.client, folder / "r", *self.homes.values()):
             home.mkdir()
         for home in self.homes.values():
@@ -72,16 +76,21 @@ class Machines:
             place.mkdir(exist_ok=True)
             (place / "ssh").write_text(f'#!/bin/sh\nexec {NEEDED["ssh"]} -p {self.ssh} {KEY} "$@"\n')
             (place / "ssh").chmod(0o755)
-        (folder / "sshd_config").write_text(self._sshd_config())
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
-        self.server = subprocess.Popen([str(SSHD), "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.PIPE)
+        self.servers = self._serve()
         self.repository = folder / "r"
         for part in ("pyproject.toml", "README.md", "LICENSE", "tune_vfl", "trainables", "reports", "search_spaces"):
             (shutil.copytree if (ROOT / part).is_dir() else shutil.copy)(ROOT / part, self.repository / part)
         (self.repository / "cluster").mkdir()
         (self.repository / "cluster" / "local.yaml").write_text(self._cluster())
-        (self.repository / "study.yaml").write_text(yaml.safe_dump(SPEC))
+        (self.repository / "study.yaml").write_text(yaml.safe_dump(self.spec))
+
+    def _serve(self) -> list[subprocess.Popen[bytes]]:
+        """Start what answers ssh at the two addresses."""
+        config = self.folder / "sshd_config"
+        config.write_text(self._sshd_config(self.homes))
+        return [subprocess.Popen([str(SSHD), "-D", "-e", "-f", config], stderr=subprocess.DEVNULL)]
 
     def _environment(self, place: Path) -> None:
         """An environment that sees what is installed here, so that only tune-vfl itself is installed into it."""
@@ -92,11 +101,12 @@ class Machines:
         ray.write_text(f"#!{place / 'bin' / 'python'}\nfrom ray.scripts.scripts import main\n\nmain()\n")
         ray.chmod(0o755)
 
-    def _sshd_config(self) -> str:
-        lines = [f"Port {self.ssh}", f"ListenAddress {HEAD}", f"ListenAddress {WORKER}", "UsePAM no", "StrictModes no"]
+    def _sshd_config(self, homes: dict[str, Path]) -> str:
+        listening = [f"ListenAddress {address}" for address in homes]
+        lines = [f"Port {self.ssh}", *listening, "UsePAM no", "StrictModes no"]
         lines += [f"HostKey {self.folder / 'host'}", f"AuthorizedKeysFile {self.folder / 'key.pub'}"]
-        lines += [f"PidFile {self.folder / 'sshd.pid'}", "PermitRootLogin prohibit-password", "AllowTcpForwarding yes"]
-        for address, home in self.homes.items():
+        lines += ["PidFile none", "PermitRootLogin prohibit-password", "AllowTcpForwarding yes"]
+        for address, home in homes.items():
             lines += [f"Match LocalAddress {address}", f"  SetEnv HOME={home} PIP_NO_INDEX=1 RAY_TMPDIR={home}"]
         return "\n".join(lines) + "\n"
 
@@ -110,7 +120,7 @@ class Machines:
             one.replace("52365", str(self.agent)) + "worker_start_ray_commands" + two.replace("52365", str(self.agent2))
         )
         raw = yaml.safe_load(text)
-        raw["provider"] |= {"head_ip": HEAD, "worker_ips": [WORKER]}
+        raw["provider"] |= {"head_ip": self.head, "worker_ips": [self.worker]}
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
         raw["auth"] = {"ssh_user": user, "ssh_private_key": str(self.folder / "key")}
         for role, agent in (("head", self.agent), ("worker", self.agent2)):
@@ -140,7 +150,7 @@ class Machines:
                 start_new_session=True,
             )
             try:
-                code = shell.wait(400)
+                code = shell.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 code = -1
             finally:
@@ -160,14 +170,15 @@ class Machines:
         end = time.monotonic() + 60
         while self.nodes() and time.monotonic() < end:
             time.sleep(0.2)
-        self.server.terminate()
-        self.server.wait(30)
+        for server in self.servers:
+            server.terminate()
+            server.wait(30)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @pytest.fixture
 def machines():
-    found = Machines(Path(tempfile.mkdtemp(prefix="tv", dir="/tmp")))  # Ray's sockets need a short path
+    found = Machines(Path(tempfile.mkdtemp(prefix="tv", dir="/tmp")), SPEC)  # Ray's sockets need a short path
     try:
         yield found
     finally:

@@ -140,6 +140,10 @@ def test_what_is_too_large_does_not_travel_and_is_said(tmp_path):
     command, _, files = there.asked[-1]
     assert (command, list(files)) == (["search", "spec.yaml", "--json"], ["spec.yaml"])
     assert yaml.safe_load(files["spec.yaml"]) == raw
+    (tmp_path / "pictures").mkdir()
+    assert f"{tmp_path / 'pictures'} (a folder)" in stays_here(
+        {**RAW, "dataset": [{"name": "images", "path": str(tmp_path / "pictures")}, "wine"]}
+    )
 
 
 def test_where_studies_are_kept_is_quoted_for_the_shell():

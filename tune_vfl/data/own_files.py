@@ -16,25 +16,26 @@ SHIPPED_BYTES = 64 * 2**20
 """Files of up to so many bytes together travel to a cluster and between its machines."""
 
 
-def own_files(raw: Mapping[str, Any]) -> dict[Path, str]:
-    """Return the existing files that the data sets of a raw spec name, each with a digest of its content.
-
-    A folder, such as one of images, is none of them; nor are public data sets' files, which no spec names.
-    """
-    found: dict[Path, str] = {}
+def own_paths(raw: Mapping[str, Any]) -> list[Path]:
+    """Return the existing files and folders of a user's own that the data sets of a raw spec name."""
+    found: dict[Path, None] = {}
 
     def note(entry: Any) -> Any:
-        found.update((path, "") for path in files_of([_located(entry)]))
+        found.update(dict.fromkeys(_paths(_located(entry))))
         return entry
 
     _with_datasets(raw, note)
-    return {path: content_digest(path) for path in found}
+    return [path for path in found if path.exists()]
+
+
+def own_files(raw: Mapping[str, Any]) -> list[Path]:
+    """Return the files among :func:`own_paths`."""
+    return [path for path in own_paths(raw) if path.is_file()]
 
 
 def files_of(datasets: Iterable[Named]) -> list[Path]:
     """Return the existing files among the absolute paths of data sets' options, each once."""
-    paths = (Path(path) for named in datasets for path in absolute_paths(named.options))
-    return [path for path in dict.fromkeys(paths) if path.is_file()]
+    return [path for path in dict.fromkeys(path for named in datasets for path in _paths(named)) if path.is_file()]
 
 
 def relocated(raw: Mapping[str, Any], places: Mapping[Path, str]) -> dict[str, Any]:
@@ -70,6 +71,10 @@ def content_digest(path: Path) -> str:
 def too_large(files: Iterable[Path]) -> bool:
     """Return whether files are too large together to travel."""
     return sum(path.stat().st_size for path in files) > SHIPPED_BYTES
+
+
+def _paths(named: Named) -> list[Path]:
+    return [Path(path) for path in absolute_paths(named.options)]
 
 
 def _located(entry: Any) -> Named:

@@ -49,7 +49,7 @@ def copied(raw: Mapping[str, Any], storage: str | None = None) -> Iterator[dict[
         yield dict(raw)
         return
     try:
-        places = {path: str(_copy(path, Path(name, digest))) for path, digest in own_files(raw).items()}
+        places = {path: str(_copy(path, Path(name, content_digest(path)))) for path in own_files(raw)}
         yield relocated(raw, places)
     finally:
         with suppress(TuneVflError):  # the ledger does not answer: `clean` removes it later
