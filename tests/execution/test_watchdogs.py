@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -15,7 +16,7 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.evaluation.attempts import OutOfTimeError, time_limit
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.execution import ray_session
-from tune_vfl.execution.watchdogs import NodeWatch, StepChecks
+from tune_vfl.execution.watchdogs import HEAD_LOOKS, NodeWatch, StepChecks, head_watched
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import References
@@ -78,6 +79,18 @@ def ended(answers):
 def test_three_dead_looks_in_a_row_end_a_search(answers):
     naive = next((i + 1 for i in range(2, len(answers)) if not any(answers[i - 2 : i + 1])), None)
     assert ended(answers) == naive
+
+
+def test_a_head_that_stays_away_ends_the_process_and_one_that_comes_back_does_not():
+    ended = threading.Event()
+    answers = [*[False] * (HEAD_LOOKS - 1), True, *[False] * HEAD_LOOKS]
+    with head_watched(lambda: answers.pop(0), 0.001, ended.set):
+        assert ended.wait(30)
+    assert answers == []
+    ended.clear()
+    with head_watched(lambda: pytest.fail("it looks no longer than the block lasts"), 30.0, ended.set):
+        pass
+    assert not ended.is_set()
 
 
 def test_it_looks_only_from_time_to_time():

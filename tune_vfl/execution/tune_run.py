@@ -38,13 +38,14 @@ def run_tune(
     """
     import ray
 
-    from tune_vfl.execution.watchdogs import NodeWatch, RayDiedError, StepChecks
+    from tune_vfl.execution.watchdogs import NodeWatch, RayDiedError, StepChecks, head_watched
     from tune_vfl.execution.worker_failures import WorkerFailures, out_of_memory
 
     callbacks = [NodeWatch(), StepChecks(checks), WorkerFailures(searcher, say)]
     while True:
         try:
-            _fit(searcher, trainable, resources, callbacks)
+            with head_watched():
+                _fit(searcher, trainable, resources, callbacks)
         except RayDiedError:
             ray.shutdown()  # the next study of this process starts a Ray of its own
             raise

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ray.tune import Callback
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.machine.network import listens
 
 _EVERY_SECONDS = 10.0
 # Seconds by which a pack may exceed the limits of its trials: to load its libraries, and to end.
 GRACE_SECONDS = 60.0
 # A node that is only slow to answer comes back before this many looks.
 _LOOKS = 3
+# Ray waits for its head for a minute, in calls that nothing interrupts, and then aborts this process.
+_HEAD_EVERY_SECONDS, HEAD_LOOKS = 5.0, 5
+_DIED = (
+    "Ray on this machine died, so no worker can be started; what was finished is kept, and the same command or "
+    "'tune-vfl resume' goes on with a new Ray (is the machine short of memory? run 'tune-vfl doctor')"
+)
 
 
 class RayDiedError(UnreachableError):
@@ -27,6 +38,55 @@ def own_node_lives() -> bool:
 
     own = ray.get_runtime_context().get_node_id()
     return any(node["NodeID"] == own and node["Alive"] for node in ray.nodes())
+
+
+@contextmanager
+def head_watched(
+    answers: Callable[[], bool] | None = None,
+    every: float = _HEAD_EVERY_SECONDS,
+    end: Callable[[], object] | None = None,
+) -> Iterator[None]:
+    """End this process in words when Ray's head goes away during the block.
+
+    Calls of Ray wait for a head in vain and cannot be interrupted, and after a minute Ray aborts the process. So this
+    one leaves before, as it would by SIGKILL, which every search survives.
+
+    Args:
+        answers: returns whether the head accepts connections; None asks that of this process's Ray.
+        every: seconds between two looks; after :data:`HEAD_LOOKS` without an answer in a row it is gone.
+        end: ends the process; None prints what happened and exits with the code of :class:`RayDiedError`.
+    """
+    over = threading.Event()
+    watch = threading.Thread(
+        target=_watch_head, args=(answers or _own_head(), every, end or _leave, over), name="head-watch", daemon=True
+    )
+    watch.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _watch_head(answers: Callable[[], bool], every: float, end: Callable[[], object], over: threading.Event) -> None:
+    missed = 0
+    while missed < HEAD_LOOKS:
+        if over.wait(every):
+            return
+        missed = 0 if answers() else missed + 1
+    end()
+
+
+def _own_head() -> Callable[[], bool]:
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    return lambda: listens(address)
+
+
+def _leave() -> None:
+    sys.stderr.write(f"tune-vfl: {_DIED}\n")
+    sys.stderr.flush()
+    os._exit(RayDiedError.exit_code)
 
 
 class NodeWatch(Callback):  # type: ignore[misc]
@@ -53,11 +113,7 @@ class NodeWatch(Callback):  # type: ignore[misc]
         self._next = time.monotonic() + self._every
         self._dead = 0 if self._lives() else self._dead + 1
         if self._dead >= _LOOKS:
-            raise RayDiedError(
-                "Ray on this machine died, so no worker can be started; what was finished is kept, and the same "
-                "command or 'tune-vfl resume' goes on with a new Ray (is the machine short of memory? run "
-                "'tune-vfl doctor')"
-            )
+            raise RayDiedError(_DIED)
 
 
 class DriverCallback(Callback):  # type: ignore[misc]
