@@ -22,7 +22,7 @@ def test_the_list_says_of_every_table_how_many_numbers_have_a_verdict(run: Run) 
     assert sum(table2["verdicts"].values()) == table2["judged"] >= 16
     assert all(t["because"] for t in by_name.values() if t["state"] != "verdict")
     judged, cells = (sum(t[what] for t in by_name.values()) for what in ("judged", "cells"))
-    assert f"{judged} of {cells} published numbers have a verdict" in answer["says"]
+    assert f"{judged} of {cells} published numbers have a verdict: " in answer["says"]
 
 
 def test_a_table_is_answered_from_what_is_kept_with_a_price_where_there_is_nothing(run: Run, tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_table_is_answered_from_what_is_kept_with_a_price_where_there_is_nothi
     assert (code, str(page) in err) == (0, True)
     answer = json.loads(out)
     assert {number["verdict"] for number in answer["numbers"]} == {None}
-    assert "not run here: about 6 CPU hours a seed" in answer["numbers"][0]["says"]
+    assert "not run here: about 6 CPU hours a seed" in answer["numbers"][1]["says"]
     assert "31.0" in page.read_text(encoding="utf-8")
 
 

@@ -163,6 +163,7 @@ class Tally:
         cells: published numbers.
         judged: those with a verdict, of their own data or of a stand-in.
         verdicts: by verdict; of several of a cell the one that reproduces.
+        unlike: verdicts on other data than the paper's: a stand-in or a sample.
         recorded: verdicts of earlier measurements.
         stale: verdicts whose recipe or measure has changed.
     """
@@ -170,6 +171,7 @@ class Tally:
     cells: int
     judged: int
     verdicts: Counter[str]
+    unlike: int
     recorded: int
     stale: int
 
@@ -190,8 +192,9 @@ def tally(cells: Iterable[Cell]) -> Tally:
     best = [min(group, key=_rank) for group in by_cell.values()]
     judged = [cell for cell in best if cell.verdict]
     verdicts = Counter(str(cell.verdict) for cell in judged)
+    unlike = sum(bool(cell.evaluation.data.unlike) for cell in judged)
     recorded = sum(cell.source == "recorded" for cell in judged)
-    return Tally(len(best), len(judged), verdicts, recorded, sum(cell.stale for cell in judged))
+    return Tally(len(best), len(judged), verdicts, unlike, recorded, sum(cell.stale for cell in judged))
 
 
 def _rank(cell: Cell) -> tuple[bool, bool, bool]:

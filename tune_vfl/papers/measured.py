@@ -70,8 +70,8 @@ def kept_of(scores: Mapping[str, float], formulas: Iterable[str]) -> dict[str, f
 def scores_of(outcome: Outcome) -> dict[str, float]:
     """Return the scores of an outcome of one seed by the names that formulas use.
 
-    An attack's own success is ``ATTACK``, what was measured beside it ``ATTACK.top1``, one of its variants
-    ``ATTACK.VARIANT``, and what was measured beside that ``ATTACK.VARIANT.test``.
+    An attack's own success is ``ATTACK``, and by its metric ``ATTACK.leak_auc``; what was measured beside it is
+    ``ATTACK.top1``, one of its variants ``ATTACK.VARIANT``, and what was measured beside that ``ATTACK.VARIANT.test``.
     """
     found: dict[str, float] = {}
     if outcome.utility is not None:
@@ -79,10 +79,10 @@ def scores_of(outcome: Outcome) -> dict[str, float]:
     if outcome.training_utility:
         found["training_utility"] = outcome.training_utility[0]
     for name, score in outcome.attacks.items():
-        found[name] = score.mean
+        found[name] = found[f"{name}.{score.metric}"] = score.mean
         found |= {f"{name}.{key}": value for key, value in score.extra.items()}
         for variant, beside in score.variants.items():
-            found[f"{name}.{variant}"] = beside["mean"]
+            found[f"{name}.{variant}"] = found[f"{name}.{variant}.{beside['metric']}"] = beside["mean"]
             numbers = {k: v for k, v in beside.items() if isinstance(v, (int, float)) and k not in {"mean", "std"}}
             found |= {f"{name}.{variant}.{k}": float(v) for k, v in numbers.items()}
     return found

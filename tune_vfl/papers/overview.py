@@ -28,12 +28,13 @@ class Missing(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What was run of one evaluation: how many seeds, with which measure and version, and when."""
+    """What was run of a table on one data set: evaluations, seeds of each, with which measure and version, and when."""
 
     table: str
-    label: str
+    where: str
     seeds: int
     how: str
+    evaluations: int
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,16 @@ class Entry:
 
     @property
     def runs(self) -> list[Run]:
-        """What was run of it."""
-        found = []
+        """What was run of it, by data set, seeds, measure, version and date."""
+        groups: Counter[tuple[str, int, str]] = Counter()
         for evaluation in self.table.evaluations:
             kept = self.results.evaluations.get(evaluation.label)
             if kept and kept.seeds:
-                how = f"{kept.measure}, {kept.version}, {kept.date}"
-                found.append(Run(self.name, evaluation.label, len(kept.seeds), how))
+                groups[evaluation.place, len(kept.seeds), f"{kept.measure}, {kept.version}, {kept.date}"] += 1
             elif kept and kept.recorded:
                 seeds = max(number.seeds for number in kept.recorded.columns.values())
-                how = f"{kept.recorded.measure}, recorded before, {kept.recorded.date}"
-                found.append(Run(self.name, evaluation.label, seeds, how))
-        return found
+                groups[evaluation.place, seeds, f"{kept.recorded.measure}, recorded before, {kept.recorded.date}"] += 1
+        return [Run(self.name, *group, count) for group, count in groups.items()]
 
     @property
     def because(self) -> str:
@@ -95,10 +94,12 @@ class Entry:
 
     @property
     def verdicts(self) -> str:
-        """The count of each verdict, and of those that were recorded before."""
-        parts = [f"{count} {verdict}" for verdict, count in sorted(self.tally.verdicts.items(), reverse=True)]
-        parts += [f"{self.tally.recorded} of them recorded before"] if self.tally.recorded else []
-        return ", ".join(parts + ([f"{self.tally.stale} stale"] if self.tally.stale else []))
+        """The count of each verdict, and of those on other data, recorded before, and stale."""
+        found = self.tally
+        parts = [f"{count} {verdict}" for verdict, count in sorted(found.verdicts.items(), reverse=True)]
+        parts += [f"{found.unlike} of them on other data than the paper's"] if found.unlike else []
+        parts += [f"{found.recorded} of them recorded before"] if found.recorded else []
+        return ", ".join(parts + ([f"{found.stale} stale"] if found.stale else []))
 
     def row(self) -> list[object]:
         """Return its line of ``reproduce --list``."""
@@ -116,6 +117,7 @@ class Entry:
             "cells": self.tally.cells,
             "judged": self.tally.judged,
             "verdicts": dict(self.tally.verdicts),
+            "unlike": self.tally.unlike,
             "recorded": self.tally.recorded,
             "stale": self.tally.stale,
             "because": self.because,
@@ -138,10 +140,14 @@ class Overview:
         states = Counter(e.tally.state for e in self.entries)
         judged, cells = sum(e.tally.judged for e in self.entries), sum(e.tally.cells for e in self.entries)
         plain = sum(bool(e.table.reason) for e in self.entries)
+        verdicts: Counter[str] = sum((e.tally.verdicts for e in self.entries), Counter())
+        unlike, recorded = sum(e.tally.unlike for e in self.entries), sum(e.tally.recorded for e in self.entries)
         return (
             f"of {len(self.entries)} tables and figures {states['verdict']} have a verdict on every number, "
             f"{states['partly']} on some, {states['none']} on none ({plain} of these have nothing to compare); "
-            f"{judged} of {cells} published numbers have a verdict"
+            f"{judged} of {cells} published numbers have a verdict: "
+            + ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items(), reverse=True))
+            + f" ({unlike} on other data than the paper's, {recorded} recorded before and not re-run)"
         )
 
     def plain(self) -> dict[str, Any]:
