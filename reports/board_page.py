@@ -161,7 +161,7 @@ def _sheet(shelf: Shelf) -> Sheet:
         "defense ": [row.point.defense for row in shelf.rows],
         "setting ": [_setting(row) for row in shelf.rows],
         formatting.metric(found.metric): [_span(row.point, 0) for row in shelf.rows],
-        "gain kept": ["–" if row.kept is None else f"{row.kept:.0%}" for row in shelf.rows],
+        "gain kept": [_kept(row.kept) for row in shelf.rows],
         "leakage": [_span(row.point, 1) for row in shelf.rows],
         "strongest attack ": [strongest(row) for row in shelf.rows],
         "paper's attacks": [_own(row) for row in shelf.rows],
@@ -192,6 +192,10 @@ def _setting(row: Row) -> str:
     fixed = row.entry.record.cell.fixed
     text = formatting.setting({k: v for k, v in row.point.params.items() if k not in fixed or len(fixed) < 4})
     return text if row.source is not None else f"{text} (searched)"
+
+
+def _kept(share: float | None) -> str:
+    return "–" if share is None else f"{share:.0%}" if share >= 0 else "none"
 
 
 def _span(point: JointPoint, which: int) -> str:
