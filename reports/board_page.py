@@ -126,7 +126,7 @@ def _lead(found: Sequence[Shelf]) -> str:
 
 
 def _together(found: Sequence[Shelf]) -> tuple[tuple[str, ...], list[Line]]:
-    """Return the table of all data sets: of each defense the first line there, gain kept and leakage."""
+    """Return the table of all data sets: of each defense the first line there, utility and leakage."""
     best: dict[str, dict[str, Row]] = {}
     for shelf in found:
         for row in shelf.rows:
