@@ -118,6 +118,7 @@ def _known(
     other = elsewhere(evaluation, data)
     seeds = {**(other.seeds if other else {}), **kept.seeds}
     command = f"tune-vfl reproduce {results.table} --dataset {evaluation.dataset}"
-    how = {"raw": evaluation.raw, "command": command, "measure": MEASURE, "version": VERSION}
+    oldest = min([MEASURE, *(one.measure for one in (kept, other) if one and one.seeds)])
+    how = {"raw": evaluation.raw, "command": command, "measure": oldest, "version": VERSION}
     date = kept.date or (other.date if other else "")
     return kept.model_copy(update={**how, "data": data, "rows": len(task.dataset.y), "seeds": seeds, "date": date})
