@@ -8,6 +8,7 @@ from reports.describe import frontier
 from reports.frames import frame_of
 from reports.gathered import gather
 from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
+from tune_vfl.analysis.formatting import count
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.records.campaigns import CampaignRecord
@@ -96,7 +97,7 @@ def _shelf(name: str, file: Path, fresh: Sequence[Entry], more: Sequence[Entry],
         for trial in entry.record.ok
     }
     every = tuple(_row(by_study[point.study], point, data, thorough) for point in data.found.points)
-    figure = frontier(data.found, data.decision, data.names, title=f"{len(fresh)} defenses on {name}")
+    figure = frontier(data.found, data.decision, data.names, title=f"{count(len(fresh), 'defense')} on {name}")
     return Shelf(
         name=name,
         file=file,
