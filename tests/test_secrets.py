@@ -151,7 +151,7 @@ def test_who_has_chosen_otherwise_is_left_alone(user, monkeypatch, name, value):
 
 
 LOADS = re.compile(
-    r"pickle\.(load|Unpickler)|allow_pickle\s*=\s*True|joblib|shelve|marshal|yaml\.(load|unsafe_load|full_load)\b|weights_only\s*=\s*False"
+    r"pickle\.(load|Unpickler)|allow_pickle\s*=\s*True|joblib|\bshelve\b|marshal|yaml\.(load|unsafe_load|full_load)\b|weights_only\s*=\s*False"
 )
 
 
