@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.faults.harness import Driver, check_study, finished, lost
@@ -79,6 +80,20 @@ def test_ctrl_c_while_ray_starts_is_answered_and_costs_nothing(tmp_path: Path) -
         assert code == 130
         assert "study: left" in err
         assert driver.go_on().trials
+
+
+@pytest.mark.slow
+def test_the_death_of_rays_head_ends_in_words_and_the_study_goes_on(tmp_path: Path) -> None:
+    with Driver(tmp_path, None, options={"sleep": 0.5}) as driver:
+        driver.wait_for(2)
+        family = psutil.Process(driver.process.pid).children(recursive=True)
+        [head] = [process for process in family if process.name() == "gcs_server"]
+        head.kill()
+        code, err = driver.ends()
+        assert code == 4
+        assert "Ray on this machine died" in err
+        assert "'tune-vfl resume'" in err
+        assert lost(driver.go_on()) <= 2
 
 
 def test_a_driver_that_was_stopped_for_too_long_finds_its_study_taken(tmp_path: Path) -> None:
