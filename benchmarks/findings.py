@@ -122,7 +122,7 @@ def gradients_row(outcome: Outcome) -> list[str]:
 
 
 def leakage_row(outcome: Outcome) -> list[str]:
-    """Utility, leakage with its 90% interval, and the attack that it is of with success and floor."""
+    """Return utility, leakage with its 90% interval, and the strongest attack with success and floor."""
     (sure,), scores = certainties([outcome]), outcome.attacks
     worst = max(scores, key=lambda name: scores[name].advantage)
     low, high = sure.leakage_interval or (float("nan"), float("nan"))

@@ -1,4 +1,4 @@
-"""How the site is built: python -m sphinx -W -c docs . build/site."""
+"""Configuration of the site: python -m sphinx -W -c docs . build/site."""
 
 import sys
 from pathlib import Path

@@ -172,7 +172,7 @@ def _record(shelf: Shelf, row: Row) -> dict[str, Any]:
         "leakage_low": across[0],
         "leakage_high": across[1],
         "leakage_undefended": None if joint.undefended is None else joint.undefended.objectives[1],
-        "strongest_attack": strongest(row),
+        "strongest_attack": outcome.strongest,
         "leakage_own": row.own,
         "own_attacks": " ".join(own_attacks(row)),
         "leakage_thorough": row.thorough,
@@ -193,9 +193,3 @@ def _record(shelf: Shelf, row: Row) -> dict[str, Any]:
 def own_attacks(row: Row) -> list[str]:
     """Return the attacks by which the defense's paper measured it, of those that were run."""
     return [name for name in row.entry.paper_attacks if name in row.point.trial.outcome.attacks]
-
-
-def strongest(row: Row) -> str:
-    """Return the attack of the largest advantage; empty without attacks."""
-    attacks = row.point.trial.outcome.attacks
-    return max(attacks, key=lambda name: attacks[name].advantage, default="")

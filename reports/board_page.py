@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, NamedTuple
 
-from reports.board import csv_of, own_attacks, shelves, strongest
+from reports.board import csv_of, own_attacks, shelves
 from reports.looks import COLORS, DARK
 from reports.page import environment, own_text
 from reports.printed import files_of
@@ -163,7 +163,7 @@ def _sheet(shelf: Shelf) -> Sheet:
         formatting.metric(found.metric): [_span(row.point, 0) for row in shelf.rows],
         "gain kept": [_kept(row.kept) for row in shelf.rows],
         "leakage": [_span(row.point, 1) for row in shelf.rows],
-        "strongest attack ": [strongest(row) for row in shelf.rows],
+        "strongest attack ": [row.point.trial.outcome.strongest for row in shelf.rows],
         "paper's attacks": [_own(row) for row in shelf.rows],
         "thorough": ["–" if row.thorough is None else formatting.short(row.thorough) for row in shelf.rows],
         "on the front": [f"{row.point.chance:.0%}" for row in shelf.rows],

@@ -93,9 +93,8 @@ def _reference_rows(data: Gathered) -> Iterator[Row]:
 
 
 def _worst(outcome: Outcome) -> str:
-    found = outcome.attacks
-    name = max(found, key=lambda n: found[n].advantage, default="")
-    return f"{name} (too weak)" if name and found[name].weak_attack else name
+    name = outcome.strongest
+    return f"{name} (too weak)" if name and outcome.attacks[name].weak_attack else name
 
 
 def _front_record(point: JointPoint, *, recommended: bool) -> dict[str, Any]:

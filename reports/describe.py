@@ -154,9 +154,8 @@ def _tip(point: JointPoint, metric: str, names: Names) -> tuple[str, ...]:
     """Return the lines of the tooltip."""
     outcome = point.trial.outcome
     (utility, leakage), (up, across) = outcome.objectives, spans(outcome, point.sure)
-    found = outcome.attacks
-    worst = max(found, key=lambda name: found[name].advantage, default="")
-    weak = [name for name, score in found.items() if score.weak_attack]
+    worst = outcome.strongest
+    weak = [name for name, score in outcome.attacks.items() if score.weak_attack]
     lines = [
         names.setting(point),
         f"{metric} {formatting.span(utility, up)}",

@@ -25,7 +25,7 @@ GUESS = 0.5
 
 
 class Simulation(Strict):
-    """What the simulated trainable does.
+    """The behavior of the simulated trainable.
 
     Attributes:
         parameter: the one that trades.

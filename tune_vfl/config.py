@@ -28,7 +28,7 @@ _OF_CELL = ("dataset", "model", "training", "attacks", "seeds", "mode", "num_cla
 
 
 class Again(Strict):
-    """What a confirmation adds: the chance that the setting stays on the front, 90% intervals, what the search said.
+    """Results of a confirmation: the chance that the setting stays on the front, 90% intervals, what the search said.
 
     Attributes:
         seeds: how many fresh seeds it has had.
@@ -47,7 +47,7 @@ class Again(Strict):
 
 
 class Measured(Strict):
-    """What was measured at this setting, over the seeds.
+    """Results of the search at this setting, over the seeds.
 
     Attributes:
         metric: of the utility.

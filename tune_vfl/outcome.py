@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 OutcomeName = Literal["ok", "diverged", "infeasible", "timeout", "oom", "preempted", "error"]
 OUTCOMES: tuple[OutcomeName, ...] = ("ok", "diverged", "infeasible", "timeout", "oom", "preempted", "error")
-
+MACHINE_FAILURES: frozenset[OutcomeName] = frozenset({"error", "oom", "timeout", "preempted"})
+"""Outcomes that say nothing of the setting, so that it can be tried again."""
 
 TOGETHER = "together"
 """The attacker that all passive parties are who join what they hold."""
@@ -198,6 +199,11 @@ class Outcome(BaseModel):
         if self.utility is None or self.leakage is None:
             raise ValueError(f"outcome {self.outcome!r} has no objectives")
         return self.utility.mean, self.leakage
+
+    @property
+    def strongest(self) -> str:
+        """The attack of the largest mean advantage; empty without attacks."""
+        return max(self.attacks, key=lambda name: self.attacks[name].advantage, default="")
 
     @classmethod
     def failed(cls, outcome: OutcomeName, reason: str) -> Outcome:

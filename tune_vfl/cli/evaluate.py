@@ -12,8 +12,6 @@ from tune_vfl.cli.options import Json, Params, Settings, checked, merged_setting
 from tune_vfl.cli.output import cell, emit, emit_json, emit_table, note, plus_minus, say
 from tune_vfl.errors import SpecError, TuneVflError, UsageError
 
-# A setting that diverges or cannot be carried out is an answer; a crash is not.
-FAILED = frozenset({"error", "oom", "timeout", "preempted"})
 _SCALARS = {"cap": "CAP", "utility_per_leak": "test/leak AUC", "leak_per_training_auc": "leak/train AUC"}
 
 Dataset = Annotated[str, typer.Option("--dataset", "-d", help="A data set: see `tune-vfl list datasets`.")]
@@ -61,7 +59,9 @@ def evaluate(
         _show(answer, said)
     if answer["outcome"] != "ok":
         say(f"tune-vfl: outcome {answer['outcome']}: {answer.get('reason') or 'no reason given'}")
-    if answer["outcome"] in FAILED:
+    from tune_vfl.outcome import MACHINE_FAILURES
+
+    if answer["outcome"] in MACHINE_FAILURES:
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ from tune_vfl.driver.study_run import HUNG
 from tune_vfl.driver.undefended import undefended
 from tune_vfl.execution.pack_sizes import seconds_of
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
-from tune_vfl.outcome import TunedAttack, read_outcome
+from tune_vfl.outcome import MACHINE_FAILURES, TunedAttack, read_outcome
 from tune_vfl.records.confirmations import UNDEFENDED, records_of
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.records.joint_confirmation import Setting
     from tune_vfl.spec.cell import Cell, References
-
-# Outcomes that are no property of the setting. They are not stored, so that the next confirmation retries.
-_TRY_AGAIN = ("error", "oom", "timeout", "preempted")
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +218,7 @@ class Trainings:
         lower = self._floors.of(pack.job.cell).r_lower
         for setting, raw in zip(pack.job.settings, answer, strict=True):
             outcome = read_outcome(raw)
-            if outcome.outcome in _TRY_AGAIN:
+            if outcome.outcome in MACHINE_FAILURES:
                 self._fail((setting,), outcome.reason)
                 continue
             for seed, record in records_of(outcome, pack.job.cell.seeds, lower).items():

@@ -116,9 +116,7 @@ def written_out(named: Named, root: Path | None = None) -> Named:
         SpecError: listing every problem with the options.
         DataError: when a file that the options name does not exist.
     """
-    loader, options = _checked(named)
-    full = loader.located(options, root or data_root()).model_dump(mode="json", exclude_none=True)
-    return Named(name=named.name, **full)
+    return Named(name=named.name, **_located(named, root).model_dump(mode="json", exclude_none=True))
 
 
 def located(named: Named, root: Path | None = None) -> Named:
@@ -128,9 +126,13 @@ def located(named: Named, root: Path | None = None) -> Named:
         SpecError: listing every problem with the options.
         DataError: when a file that the options name does not exist.
     """
+    return Named(name=named.name, **_located(named, root).model_dump(mode="json", exclude_unset=True))
+
+
+def _located(named: Named, root: Path | None) -> Strict:
     loader, options = _checked(named)
-    given = loader.located(options, root or data_root()).model_dump(mode="json", exclude_unset=True)
-    return Named(name=named.name, **given)
+    found: Strict = loader.located(options, root or data_root())
+    return found
 
 
 def excluded(named: Named) -> tuple[str, ...] | None:

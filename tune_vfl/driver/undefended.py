@@ -8,16 +8,13 @@ from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.side_measurements import SideMeasurement
 from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY, Observer
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
-from tune_vfl.outcome import Outcome, read_outcome
+from tune_vfl.outcome import MACHINE_FAILURES, Outcome, read_outcome
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tune_vfl.execution.worker_failures import Cause
-
-# An outcome of one of these says nothing about the model: the next run measures it again.
-_MEASURE_AGAIN = ("error", "oom", "timeout", "preempted")
 
 
 def undefended(cell: Cell) -> Cell:
@@ -109,7 +106,7 @@ class Undefended(SideMeasurement):
 
 
 def _stands(baseline: Outcome | None) -> bool:
-    return baseline is not None and baseline.outcome not in _MEASURE_AGAIN
+    return baseline is not None and baseline.outcome not in MACHINE_FAILURES
 
 
 def shared(ledgers: Sequence[Ledger]) -> list[Undefended]:

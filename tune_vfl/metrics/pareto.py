@@ -166,7 +166,7 @@ class GrowingFront:
 
     @property
     def size(self) -> int:
-        """How many of the points are on the front; every one of several equal ones counts."""
+        """The number of points on the front; every one of several equal ones counts."""
         return self._equal.total()
 
     def add(self, utility: float, leakage: float) -> None:

@@ -157,7 +157,7 @@ def _remarks(cell: Cell, kept: Kept, source: Source) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Tally:
-    """How many cells of a table have which verdict. A cell and its stand-ins count once.
+    """Counts of a table's cells by verdict. A cell and its stand-ins count once.
 
     Attributes:
         cells: published numbers.

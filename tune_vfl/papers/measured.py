@@ -1,4 +1,4 @@
-"""What a column of a published table measures: arithmetic over the scores of one evaluation."""
+"""Formulas of the columns of a published table: arithmetic over the scores of one evaluation."""
 
 from __future__ import annotations
 

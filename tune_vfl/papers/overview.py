@@ -28,7 +28,7 @@ class Missing(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What was run of a table on one data set: evaluations, seeds of each, with which measure and version, and when."""
+    """Evaluations that were run of a table on one data set: number, seeds of each, measure, version and date."""
 
     table: str
     where: str
@@ -72,7 +72,7 @@ class Entry:
 
     @property
     def runs(self) -> list[Run]:
-        """What was run of it, by data set, seeds, measure, version and date."""
+        """Its evaluations that were run, by data set, seeds, measure, version and date."""
         groups: Counter[tuple[str, int, str]] = Counter()
         for evaluation in self.table.evaluations:
             kept = self.results.evaluations.get(evaluation.label)
@@ -136,7 +136,7 @@ class Overview:
 
     @property
     def says(self) -> str:
-        """How many tables and figures have a verdict, in a sentence."""
+        """The number of tables and figures with a verdict, in a sentence."""
         states = Counter(e.tally.state for e in self.entries)
         judged, cells = sum(e.tally.judged for e in self.entries), sum(e.tally.cells for e in self.entries)
         plain = sum(bool(e.table.reason) for e in self.entries)

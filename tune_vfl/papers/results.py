@@ -70,7 +70,7 @@ class Recorded(Strict):
 
 
 class Kept(Strict):
-    """What is kept of one evaluation.
+    """The stored results of one evaluation.
 
     Attributes:
         raw: the spec that was run, without seeds.
@@ -105,7 +105,7 @@ class Kept(Strict):
 
 
 class TableResults(Strict):
-    """What is kept of a table, by the label of an evaluation."""
+    """The stored results of a table, by the label of an evaluation."""
 
     table: str
     evaluations: dict[str, Kept] = Field(default_factory=dict)

@@ -35,7 +35,7 @@ Trusted = Annotated[dict[str, Trust], BeforeValidator(_by_column)]
 
 
 class Data(Strict):
-    """How a paper's rows on one data set are evaluated.
+    """The evaluation of a paper's rows on one data set.
 
     Attributes:
         settings: ``PATH=VALUE`` settings of the spec.

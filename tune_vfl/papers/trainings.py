@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
-from tune_vfl.outcome import read_outcome
+from tune_vfl.outcome import MACHINE_FAILURES, read_outcome
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from tune_vfl.execution.worker_failures import Cause
     from tune_vfl.papers.owed import Owed
     from tune_vfl.papers.results import SeedResult, TableResults
-
-# Outcomes that are no property of the evaluation. They are not kept, so that the next run tries again.
-_TRY_AGAIN = ("error", "oom", "timeout", "preempted")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +112,7 @@ class Trainings:
         """Keep what a worker sent; a failure of the machine is not kept, so that the next run tries again."""
         self._running.discard(pack)
         outcome = read_outcome(sent)
-        if outcome.outcome in _TRY_AGAIN:
+        if outcome.outcome in MACHINE_FAILURES:
             self._fail(pack, outcome.reason)
             return
         self._put(pack, pack.owed.result_of(outcome))

@@ -87,7 +87,7 @@ class Entry(Strict):
 
     @property
     def measure(self) -> int:
-        """How it was measured, see :data:`tune_vfl.spec.cell.MEASURE`."""
+        """The measure of its numbers, see :data:`tune_vfl.spec.cell.MEASURE`."""
         return self.packed.studies[0].measure
 
     @property

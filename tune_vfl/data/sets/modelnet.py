@@ -33,7 +33,7 @@ _NAME = re.compile(r"(?P<object>.+)_v?(?P<view>\d{3})")
 
 
 class ModelnetOptions(Strict):
-    """How many parties share the views, and how large the pictures are."""
+    """The number of parties that share the views, and the size of the pictures."""
 
     passive_parties: Literal[1, 2, 3, 4, 6, 12] = Field(
         6, description="number of passive parties, each with as many neighboring views of the twelve"
