@@ -23,6 +23,27 @@ assert shrunk["defense"] == {"name": "shrink", "params": {"factor": 0.5}}
 assert shrunk["utility"] != plain["utility"]
 """
 
+WITHOUT_A_FILE_OF_SPACES = """
+from tune_vfl.driver.planning import planned
+from tune_vfl.errors import SpecError
+def plan(**defense):
+    return planned({"study": "s", "dataset": "breast_cancer", "attacks": ["norm"], "defense": {"name": "shrink", **defense}})
+one = plan(params={"factor": 0.25})
+assert one.space.points() == [{}] and one.cell.fixed == {"factor": 0.25}
+try:
+    plan()
+except SpecError as error:
+    assert "space: {factor: {float: [LOW, HIGH]}}" in str(error) and "params in place of space" in str(error), error
+else:
+    raise AssertionError("a search without a range was planned")
+try:
+    plan(params={"facto": 0.25})
+except SpecError as error:
+    assert "facto" in str(error) and "has no file" not in str(error), error
+else:
+    raise AssertionError("a parameter that there is not was planned")
+"""
+
 SPACE = """
 import sys
 import yaml
@@ -64,6 +85,11 @@ def python(folder: Path, *arguments: str, given: str = "") -> None:
 def test_the_example_of_contributing_is_a_working_plug_in(tmp_path: Path) -> None:
     install(tmp_path)
     python(tmp_path, "-c", USE)
+
+
+def test_fixed_parameters_need_no_space_and_a_search_says_what_it_needs(tmp_path: Path) -> None:
+    install(tmp_path)
+    python(tmp_path, "-c", WITHOUT_A_FILE_OF_SPACES)
 
 
 def test_the_example_keeps_the_contract_of_defenses(tmp_path: Path) -> None:

@@ -39,16 +39,22 @@ def named_spaces(defense: str) -> dict[str, Space]:
     Raises:
         SpecError: when there is no file, or it is broken.
     """
-    file = next((f / f"{defense}.yaml" for f in _folders() if (f / f"{defense}.yaml").is_file()), None)
+    file = _file(defense)
     if file is None:
+        params = list(DEFENSES[defense].Params.model_fields)
         raise SpecError(
-            f"defense {defense!r} has no file of search spaces; write the space out, such as "
-            "defense: {name: ..., space: {scale: {float: [0.001, 0.1], log: true}}}"
+            f"defense {defense!r} has no file of search spaces: a search needs a range of each parameter that it may set, "
+            f"defense: {{name: {defense}, space: {{{params[0] if params else 'PARAMETER'}: {{float: [LOW, HIGH]}}}}}}; "
+            f"for one setting give params in place of space; its parameters: {', '.join(params) or 'none'}"
         )
     raw = yaml.safe_load(file.read_text(encoding="utf-8"))
     if not isinstance(raw, dict):
         raise SpecError(f"search_spaces/{defense}.yaml: expected a mapping of named spaces")
     return {name: parse_space(body, f"search_spaces/{defense}.yaml: {name}") for name, body in raw.items()}
+
+
+def _file(defense: str) -> Path | None:
+    return next((f / f"{defense}.yaml" for f in _folders() if (f / f"{defense}.yaml").is_file()), None)
 
 
 def load_space(
@@ -64,7 +70,8 @@ def load_space(
 
     Args:
         defense: its registered name.
-        space: a named space of the defense, or one written out.
+        space: a named space of the defense, or one written out; without a file of spaces there is one point, the fixed
+            parameters.
         fixed: the parameters that the spec fixes; they are not searched.
         num_classes: K.
         mode: the architecture; published settings that the defense refuses there are left out.
@@ -74,7 +81,7 @@ def load_space(
         SpecError: listing every problem: unknown names with the nearest known one, ranges that the defense does not
         take.
     """
-    raw = _find(defense, space, federation)
+    raw = _find(defense, space, federation, fixed or {})
     params = DEFENSES[defense].Params
     problems = _problems(raw, params)
     if problems:
@@ -107,15 +114,19 @@ def space_problems(spec: StudySpec) -> list[str]:
     if spec.defense.name not in DEFENSES:
         return []
     try:
-        found = _find(spec.defense.name, spec.defense.space, spec.federation.name)
+        found = _find(spec.defense.name, spec.defense.space, spec.federation.name, spec.defense.params)
         return _problems(found, DEFENSES[spec.defense.name].Params)
     except SpecError as error:
         return error.problems
 
 
-def _find(defense: str, space: str | Mapping[str, Any], federation: FederationName) -> Space:
+def _find(
+    defense: str, space: str | Mapping[str, Any], federation: FederationName, fixed: Mapping[str, Any]
+) -> Space:
     if not isinstance(space, str):
         return parse_space(space, "defense.space")
+    if space == "default" and _file(defense) is None and (fixed or not DEFENSES[defense].Params.model_fields):
+        return Space()
     known = named_spaces(defense)
     if space == "default" and federation in known:
         return known[federation]
