@@ -27,7 +27,8 @@ WITHOUT_A_FILE_OF_SPACES = """
 from tune_vfl.driver.planning import planned
 from tune_vfl.errors import SpecError
 def plan(**defense):
-    return planned({"study": "s", "dataset": "breast_cancer", "attacks": ["norm"], "defense": {"name": "shrink", **defense}})
+    raw = {"study": "s", "dataset": "breast_cancer", "attacks": ["norm"]}
+    return planned({**raw, "defense": {"name": "shrink", **defense}})
 one = plan(params={"factor": 0.25})
 assert one.space.points() == [{}] and one.cell.fixed == {"factor": 0.25}
 try:

@@ -42,10 +42,11 @@ def named_spaces(defense: str) -> dict[str, Space]:
     file = _file(defense)
     if file is None:
         params = list(DEFENSES[defense].Params.model_fields)
+        space = f"space: {{{params[0] if params else 'PARAMETER'}: {{float: [LOW, HIGH]}}}}"
         raise SpecError(
-            f"defense {defense!r} has no file of search spaces: a search needs a range of each parameter that it may set, "
-            f"defense: {{name: {defense}, space: {{{params[0] if params else 'PARAMETER'}: {{float: [LOW, HIGH]}}}}}}; "
-            f"for one setting give params in place of space; its parameters: {', '.join(params) or 'none'}"
+            f"defense {defense!r} has no file of search spaces: a search needs a range of each parameter that it may "
+            f"set, defense: {{name: {defense}, {space}}}; for one setting give params in place of space; its "
+            f"parameters: {', '.join(params) or 'none'}"
         )
     raw = yaml.safe_load(file.read_text(encoding="utf-8"))
     if not isinstance(raw, dict):
@@ -120,9 +121,7 @@ def space_problems(spec: StudySpec) -> list[str]:
         return error.problems
 
 
-def _find(
-    defense: str, space: str | Mapping[str, Any], federation: FederationName, fixed: Mapping[str, Any]
-) -> Space:
+def _find(defense: str, space: str | Mapping[str, Any], federation: FederationName, fixed: Mapping[str, Any]) -> Space:
     if not isinstance(space, str):
         return parse_space(space, "defense.space")
     if space == "default" and _file(defense) is None and (fixed or not DEFENSES[defense].Params.model_fields):
