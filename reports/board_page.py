@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from tune_vfl.analysis.joint_front import JointPoint
     from tune_vfl.records.board import Entry
 
-_STAR = "Utility / leakage of each defense's setting that is likeliest on the front; ★ a setting of it is there."
-NOTE = (
-    "Leakage: the largest advantage of the attacks of `default` over what needs no federation. Gain kept: the share of "
-    "what the federation adds to a model of the label party alone. Paper's attacks: the largest advantage of those by "
-    "which the defense's paper measured it and that were run here. On the front: the chance that no other setting is "
-    "better in both. In parentheses 90% intervals. Of several published settings the best compromise is shown, and of "
-    "a search its best setting where that is another one, marked as searched; every setting is in board.csv."
+NOTES = (
+    "All data sets: utility / leakage of the defense's setting that is likeliest on the front.",
+    "★: a setting of the defense is on the front. –: not measured.",
+    "Leakage: the largest advantage of the attacks of `default` over what needs no federation.",
+    "Gain kept: the share of what the federation adds to a model of the label party alone.",
+    "Paper's attacks: the largest advantage of those by which the defense's paper measured it and that were run here.",
+    "On the front: of all data sets on how many; of one the chance that no other setting is better in both.",
+    "In parentheses: 90% intervals.",
+    "Setting: the best compromise of the published ones; where a search found a better one, that too, as searched.",
 )
 
 
@@ -80,11 +82,12 @@ class Sheet(NamedTuple):
 def markdown(found: Sequence[Shelf]) -> str:
     """Return the board as Markdown, with links to entries and figures beside it."""
     head, lines = _together(found)
-    enter = (
-        "The same as [a page that sorts](board-page.html), every setting in [board.csv](board.csv). "
-        "[How to enter a defense of your own](../board/README.md)."
+    beside = (
+        "[A page with the same tables](board-page.html) sorts them, [board.csv](board.csv) has every setting, and "
+        "[board/README.md](../board/README.md) says how to enter a defense of your own."
     )
-    parts = ["# The board", _lead(found), enter, "## All data sets", _table(head, lines), _STAR, NOTE, *_of_each(found)]
+    notes = "\n".join(f"- {note}" for note in NOTES)
+    parts = ["# The board", _lead(found), beside, "## All data sets", _table(head, lines), notes, *_of_each(found)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,7 +105,7 @@ def page(found: Sequence[Shelf], figures: Mapping[str, bytes]) -> str:
     template = environment().get_template("board.html.j2")
     return template.render(
         lead=_lead(found),
-        note=f"{_STAR} {NOTE}",
+        notes=NOTES,
         head=head,
         lines=lines,
         sheets=[_sheet(shelf) for shelf in found],
@@ -238,8 +241,9 @@ def _conditions(shelf: Shelf) -> str:
 
 def _apart(shelf: Shelf) -> list[str]:
     checks = [check for of in checks_by_study(shelf.data.found).values() for check in of if not check.ok]
-    failing = dict.fromkeys(f"{check.says[:1].upper()}{check.says[1:]}." for check in checks)
-    told = [*failing, *_stale(shelf)]
+    # A check of fewer attacks says a part of what the same check of more attacks says.
+    failing = {check.name: check.says for check in sorted(checks, key=lambda check: len(check.says))}
+    told = [*(f"{says[:1].upper()}{says[1:]}." for says in failing.values()), *_stale(shelf)]
     lost = [f"{defense}: {why[0]}" + (f" (and {len(why) - 1} more)" if len(why) > 1 else "")
             for defense, why in shelf.lost.items()]  # fmt: skip
     return [*told, *([f"Settings without a result: {'; '.join(lost)}."] if lost else [])]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from reports.board import csv_of, shelves
+from reports.board_page import markdown
 from tune_vfl.driver.planning import plan_study, read_study
 from tune_vfl.errors import DataError, ParcelError, StudyError
 from tune_vfl.ledger.packing import unpack
@@ -63,6 +64,14 @@ def test_the_pages_show_the_entries_as_they_are() -> None:
     text = (DOCS / "board.md").read_text(encoding="utf-8")
     assert [path for path in FILES if f"](../board/{path.parent.name}/{path.name})" not in text] == []
     assert csv_of(found).count("\n") > len(FILES)
+
+
+def test_a_failed_check_is_said_once_of_a_data_set() -> None:
+    """Defenses that more attacks fit fail the check of floors with more of them."""
+    text = markdown(list(shelves(entries_in(BOARD))))
+    parts = {part.partition("\n")[0]: part for part in text.split("\n## ")}
+    assert parts["breast_cancer"].count("Floors close to 1") == 1
+    assert "unmix by" in parts["breast_cancer"]
 
 
 def test_of_each_defense_a_published_setting_is_shown_first() -> None:
