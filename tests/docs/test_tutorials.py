@@ -100,6 +100,9 @@ def test_every_command_of_a_tutorial_does_its_work(page: str, folder: Path) -> N
     if page == "new-defense":
         assert "equal_norm" in told
         assert (folder / "compare/index.html").is_file()
+    if page == "first-decision":
+        assert "Deploy laplace scale=0.01 on digits" in told
+        assert "Nothing is recommended on breast_cancer while a check fails" in told
     if page == "own-table":
         assert "Deploy laplace scale=" in told
         assert int(re.search(r"It keeps (\d+)% of what the federation brings", told)[1]) > 80  # type: ignore[index]
@@ -117,7 +120,8 @@ def two_nodes(folder: Path) -> Iterator[Callable[[str], str]]:
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     head = "--port={} --dashboard-port={} --ray-client-server-port={} --dashboard-agent-listen-port={}"
     ports = {"start --head": f"start --head {head.format(gcs, dashboard, *others[:2])}", "6379": str(gcs)}
-    ports |= {"8265": str(dashboard), "52366": str(others[2]), "--block": f"--block --object-store-memory={100 * 2**20}"}
+    ports |= {"8265": str(dashboard), "52366": str(others[2])}
+    ports["--block"] = f"--block --object-store-memory={100 * 2**20}"
 
     def act(line: str) -> str:
         for shown, here in ports.items():
@@ -126,7 +130,9 @@ def two_nodes(folder: Path) -> Iterator[Callable[[str], str]]:
             name, _, value = line.removeprefix("export ").partition("=")
             environment[name] = value
             return ""
-        done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, timeout=400)
+        done = subprocess.run(
+            ["bash", "-c", line], env=environment, capture_output=True, text=True, check=False, timeout=400
+        )
         assert done.returncode == 0 or "doctor" in line, f"{line}\n{done.stdout}{done.stderr}"  # other Rays may be open
         print(line, done.stdout, sep="\n")
         return done.stdout + done.stderr
