@@ -36,6 +36,13 @@ Gpu = Annotated[float, typer.Option("--gpu", min=0.0, help="GPUs of one training
 Page = Annotated[
     Path | None, typer.Option("--page", metavar="FILE", help="Also write a page: .html, or .md for Markdown.")
 ]
+Claims = Annotated[
+    Path | None,
+    typer.Option("--claims", metavar="FILE", help="With --list: also write which of the papers' claims stand, as .md."),
+]
+Board = Annotated[
+    Path, typer.Option("--board", metavar="DIR", help="The board, for what other attacks leave of the claims.")
+]
 Results = Annotated[
     Path | None,
     typer.Option("--results", metavar="FOLDER", help="Where seeds are kept; by default reproduced/ in the home."),
@@ -50,6 +57,8 @@ def reproduce(
     budget: Budget = 60.0,
     gpu: Gpu = 0.0,
     page: Page = None,
+    claims: Claims = None,
+    board: Board = Path("board"),
     results: Results = None,
     json: Json = False,
 ) -> None:
@@ -70,8 +79,10 @@ def reproduce(
         raise UsageError("give a TABLE, or --list for all of them, and not both")
     if page is not None and page.suffix not in {".md", ".html"}:
         raise UsageError(f"--page {page}: expected a name that ends in .html or .md")
+    if claims is not None and (not listing or claims.suffix != ".md"):
+        raise UsageError(f"--claims {claims}: expected --list, and a name that ends in .md")
     if table is None:
-        _list(results, page, json=json)
+        _write_claims(claims, board, _list(results, page, json=json))
         return
     from tune_vfl.papers.overview import Overview, entry
     from tune_vfl.papers.results import home_folder
@@ -110,7 +121,7 @@ def _row(shown: Cell) -> list[object]:
     return [shown.evaluation.label, shown.heading, *numbers, shown.verdict, remarks_text(shown)]
 
 
-def _list(results: Path | None, page: Path | None, *, json: bool) -> None:
+def _list(results: Path | None, page: Path | None, *, json: bool) -> Overview:
     from tune_vfl.papers.overview import overview
 
     found = overview(results)
@@ -121,6 +132,7 @@ def _list(results: Path | None, page: Path | None, *, json: bool) -> None:
         emit_table(head, [one.row() for one in found.entries])
         emit(found.says)
     _write(page, found)
+    return found
 
 
 def _write(page: Path | None, found: Overview) -> None:
@@ -128,3 +140,17 @@ def _write(page: Path | None, found: Overview) -> None:
         from tune_vfl.papers.page import write_page
 
         note(f"page: {write_page(page, found)}")
+
+
+def _write_claims(place: Path | None, board: Path, found: Overview) -> None:
+    if place is None:
+        return
+    from reports.board import shelves
+    from tune_vfl.machine.files import written_whole
+    from tune_vfl.papers.claims_page import claims_text
+    from tune_vfl.service.board import entries_in
+
+    text = claims_text(found, list(shelves(entries_in(board))))
+    with written_whole(place) as draft:
+        draft.write_text(text, encoding="utf-8")
+    note(f"claims: {place}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.version import VERSION
@@ -32,6 +32,21 @@ def remarks_text(cell: Cell) -> str:
 
 def page_text(found: Overview, *, html: bool) -> str:
     """Return the page of some tables, or of all."""
+    return rendered(
+        "page.html.j2" if html else "page.md.j2",
+        papers=_by_paper(found),
+        runs=[run for entry in found.entries for run in entry.runs],
+        says=found.says,
+        errors=STANDARD_ERRORS,
+        number=number_text,
+        remarks=remarks_text,
+        version=VERSION,
+        css=files("reports").joinpath("page.css").read_text(encoding="utf-8") if html else "",
+    )
+
+
+def rendered(name: str, **values: Any) -> str:
+    """Return a template of this folder with its values filled in."""
     from jinja2 import Environment, PackageLoader, select_autoescape
 
     environment = Environment(
@@ -40,19 +55,7 @@ def page_text(found: Overview, *, html: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    template = environment.get_template("page.html.j2" if html else "page.md.j2")
-    css = files("reports").joinpath("page.css").read_text(encoding="utf-8") if html else ""
-    text = template.render(
-        papers=_by_paper(found),
-        runs=[run for entry in found.entries for run in entry.runs],
-        says=found.says,
-        errors=STANDARD_ERRORS,
-        number=number_text,
-        remarks=remarks_text,
-        version=VERSION,
-        css=css,
-    )
-    return text.strip() + "\n"
+    return environment.get_template(name).render(**values).strip() + "\n"
 
 
 def write_page(path: Path, found: Overview) -> Path:

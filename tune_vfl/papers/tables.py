@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from tune_vfl.papers.claim import Claim, is_named
 from tune_vfl.papers.measured import OWN, names_in
 from tune_vfl.papers.published import Published, read_published
 from tune_vfl.spec import Strict
@@ -223,7 +224,8 @@ class Paper(Strict):
     """A paper: its name here, its reference, and its tables by the names that ``reproduce`` takes.
 
     ``data`` holds for all tables; an entry of a table's own takes its place. ``texts`` holds sentences that rows
-    repeat, as anchors of YAML.
+    repeat, as anchors of YAML. ``claims`` are what it says of its tables, ``defenses`` its own, which the board looks
+    up, ``beyond`` a sentence on what else was found of them.
     """
 
     paper: str
@@ -231,6 +233,9 @@ class Paper(Strict):
     texts: dict[str, str] = Field(default_factory=dict)
     data: dict[str, Data] = Field(default_factory=dict)
     tables: dict[str, Table]
+    claims: tuple[Claim, ...] = ()
+    defenses: tuple[str, ...] = ()
+    beyond: str = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -244,8 +249,20 @@ class Paper(Strict):
         }
         return {**raw, "tables": tables}
 
+    @model_validator(mode="after")
+    def _claims_are_of_rows(self) -> Paper:
+        for claim in self.claims:
+            where = f"claim {claim.says!r}:"
+            _known([claim.table], self.tables, where, "table")
+            table = self.tables[claim.table]
+            _known({claim.column, claim.than_column or claim.column}, table.columns, where)
+            for words in (claim.less, claim.than):
+                if isinstance(words, str) and not any(is_named(one, words) for one in table.evaluations):
+                    raise ValueError(f"{where} no row of {claim.table} is named {words!r}")
+        return self
 
-def _known(given: Any, known: Any, where: str) -> None:
+
+def _known(given: Any, known: Any, where: str, what: str = "column") -> None:
     strange = sorted(set(given) - set(known))
     if strange:
-        raise ValueError(f"{where} no such column: {', '.join(strange)}; known: {', '.join(known)}")
+        raise ValueError(f"{where} no such {what}: {', '.join(strange)}; known: {', '.join(known)}")
