@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Source = Literal["measured", "recorded"]
 UNKNOWN = "reason unknown"
+OTHER_DATA = "measured on other data"
+MIXED = "mixed"
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ def _judged(cell: Cell, formula: str, kept: Kept, repeats: int | None, *, not_ru
         return replace(cell, says=_failed(kept) or f"not run here: {price}")
     verdict = verdict_of(cell.published, repeats, ours.mean, ours.std, ours.seeds)
     why = evaluation.row.why
-    says = "" if verdict == "reproduced" else why.get(heading, why.get(ALL, UNKNOWN))
+    unknown = OTHER_DATA if evaluation.stands_in else UNKNOWN
+    says = "" if verdict == "reproduced" else why.get(heading, why.get(ALL, unknown))
     return replace(
         cell,
         ours=ours,
@@ -162,7 +165,7 @@ class Tally:
     Attributes:
         cells: published numbers.
         judged: those with a verdict, of their own data or of a stand-in.
-        verdicts: by verdict; of several of a cell the one that reproduces.
+        verdicts: by verdict; that of the cell's own data, else of its stand-ins, ``mixed`` where these disagree.
         unlike: verdicts on other data than the paper's: a stand-in or a sample.
         recorded: verdicts of earlier measurements.
         stale: verdicts whose recipe or measure has changed.
@@ -189,16 +192,26 @@ def tally(cells: Iterable[Cell]) -> Tally:
     for cell in cells:
         row = cell.evaluation.row
         by_cell.setdefault((row.model_dump_json(exclude={"why"}), cell.heading), []).append(cell)
-    best = [min(group, key=_rank) for group in by_cell.values()]
-    judged = [cell for cell in best if cell.verdict]
-    verdicts = Counter(str(cell.verdict) for cell in judged)
-    unlike = sum(bool(cell.evaluation.data.unlike) for cell in judged)
-    recorded = sum(cell.source == "recorded" for cell in judged)
-    return Tally(len(best), len(judged), verdicts, unlike, recorded, sum(cell.stale for cell in judged))
+    judged = [deciding for group in by_cell.values() if (deciding := _deciding(group))]
+    return Tally(
+        cells=len(by_cell),
+        judged=len(judged),
+        verdicts=Counter(_verdict(group) for group in judged),
+        unlike=sum(all(cell.evaluation.data.unlike for cell in group) for group in judged),
+        recorded=sum(all(cell.source == "recorded" for cell in group) for group in judged),
+        stale=sum(any(cell.stale for cell in group) for group in judged),
+    )
 
 
-def _rank(cell: Cell) -> tuple[bool, bool, bool]:
-    return cell.verdict is None, cell.verdict != "reproduced", cell.evaluation.stands_in
+def _deciding(group: Sequence[Cell]) -> list[Cell]:
+    """Return those of a cell and its stand-ins whose verdict counts: the cell's own, else all of its stand-ins'."""
+    judged = [cell for cell in group if cell.verdict]
+    return [cell for cell in judged if not cell.evaluation.stands_in] or judged
+
+
+def _verdict(group: Sequence[Cell]) -> str:
+    found = {str(cell.verdict) for cell in group}
+    return found.pop() if len(found) == 1 else MIXED
 
 
 def reasons_without(cells: Sequence[Cell]) -> list[str]:

@@ -12,7 +12,7 @@ from tune_vfl.papers.reading import find_table, papers
 from tune_vfl.papers.results import best_results
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from tune_vfl.papers.results import TableResults
@@ -128,6 +128,18 @@ class Entry:
         return {**self.plain(), "numbers": [cell.plain() for cell in self.cells]}
 
 
+def counted(entries: Iterable[Entry]) -> str:
+    """Return how many published numbers of some tables have a verdict, and which, in a sentence."""
+    tallies = [e.tally for e in entries]
+    verdicts: Counter[str] = sum((t.verdicts for t in tallies), Counter())
+    unlike, recorded = sum(t.unlike for t in tallies), sum(t.recorded for t in tallies)
+    return (
+        f"{sum(t.judged for t in tallies)} of {sum(t.cells for t in tallies)} published numbers have a verdict: "
+        + (", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items(), reverse=True)) or "none")
+        + f" ({unlike} on other data than the paper's, {recorded} recorded before and not re-run)"
+    )
+
+
 @dataclass(frozen=True)
 class Overview:
     """All tables and figures, paper by paper."""
@@ -138,16 +150,11 @@ class Overview:
     def says(self) -> str:
         """The number of tables and figures with a verdict, in a sentence."""
         states = Counter(e.tally.state for e in self.entries)
-        judged, cells = sum(e.tally.judged for e in self.entries), sum(e.tally.cells for e in self.entries)
         plain = sum(bool(e.table.reason) for e in self.entries)
-        verdicts: Counter[str] = sum((e.tally.verdicts for e in self.entries), Counter())
-        unlike, recorded = sum(e.tally.unlike for e in self.entries), sum(e.tally.recorded for e in self.entries)
         return (
             f"of {len(self.entries)} tables and figures {states['verdict']} have a verdict on every number, "
             f"{states['partly']} on some, {states['none']} on none ({plain} of these have nothing to compare); "
-            f"{judged} of {cells} published numbers have a verdict: "
-            + ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items(), reverse=True))
-            + f" ({unlike} on other data than the paper's, {recorded} recorded before and not re-run)"
+            + counted(self.entries)
         )
 
     def plain(self) -> dict[str, Any]:

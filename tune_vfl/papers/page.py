@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.version import VERSION
+from tune_vfl.papers.overview import counted
 from tune_vfl.papers.verdict import STANDARD_ERRORS
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def page_text(found: Overview, *, html: bool) -> str:
         papers=_by_paper(found),
         runs=[run for entry in found.entries for run in entry.runs],
         says=found.says,
+        counted=counted,
         errors=STANDARD_ERRORS,
         number=number_text,
         remarks=remarks_text,

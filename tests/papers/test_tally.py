@@ -1,0 +1,36 @@
+"""How published numbers are counted where other data stand in for the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tune_vfl.papers.comparison import compared, tally
+from tune_vfl.papers.reading import find_table
+from tune_vfl.papers.results import TableResults
+from tune_vfl.papers.verdict import Verdict
+
+OWN, FIRST, SECOND, THIRD = 0, 1, 2, 3
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "counted"),
+    [
+        ({}, {}),
+        ({FIRST: "lower"}, {"lower": 1}),
+        ({FIRST: "lower", SECOND: "lower"}, {"lower": 1}),
+        ({FIRST: "reproduced", SECOND: "lower"}, {"mixed": 1}),
+        ({FIRST: "higher", SECOND: "lower"}, {"mixed": 1}),
+        ({OWN: "lower", FIRST: "reproduced"}, {"lower": 1}),
+    ],
+)
+def test_own_data_decide_and_stand_ins_that_disagree_are_mixed(
+    verdicts: dict[int, Verdict], counted: dict[str, int]
+) -> None:
+    """Not the kinder one of several: a number with stand-ins on both sides says nothing yet."""
+    _, table = find_table("kdk-table6")
+    cells = [c for c in compared(table, TableResults(table="kdk-table6")) if c.evaluation.row.dataset == "cifar10"][:4]
+    assert [c.evaluation.stands_in for c in cells] == [False, True, True, True]
+    found = tally([replace(cell, verdict=verdicts.get(i)) for i, cell in enumerate(cells)])
+    assert (found.cells, found.judged, dict(found.verdicts)) == (1, len(counted), counted)
