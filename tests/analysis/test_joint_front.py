@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
-from tune_vfl.analysis.front_statistics import front_statistics, hypervolume_history
+from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, in_order
 from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.analysis.reliability import reliability_of
 from tune_vfl.outcome import Outcome
@@ -69,7 +69,8 @@ def test_a_lone_study_is_what_it_was(measure: int) -> None:
     assert joint.knee is not None
     assert joint.knee.number == now.knee
     assert joint.hypervolume == pytest.approx(now.hypervolume)
-    assert [s.hypervolume for s in joint.history] == hypervolume_history(record.trials, record.reference_point)
+    history = HypervolumeHistory(record.reference_point).follow(in_order(record.trials))
+    assert [s.hypervolume for s in joint.history] == history
     if measure == MEASURE:
         assert {p.number: p.sure for p in joint.points} == reliability_of(record).trials
 

@@ -1,6 +1,7 @@
 """What is selected of a study, where its trials stand, and how far it may be trusted: against closed forms."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, chosen, confirmed, outcome_of, part_of, steady
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
-from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, hypervolume_history, in_order
+from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, in_order
 from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of, reliability_of
 from tune_vfl.analysis.selection import Condition, front_of, parse
 from tune_vfl.analysis.settings_table import SettingsTable
@@ -19,11 +20,15 @@ from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.studies import StudyRecord
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.statistics import levels
 from tune_vfl.statistics.laws import t_quantile
 
 POINTS = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25), (0.85, 0.5))
+
+
+def hypervolume_history(trials: Iterable[TrialRecord], reference: tuple[float, float]) -> list[float]:
+    return HypervolumeHistory(reference).follow(in_order(trials))
 
 
 def study(**fields: Any) -> StudyRecord:

@@ -27,12 +27,23 @@ def normalized(given):
     return prior / prior.sum()
 
 
+def response_matrix(prior, epsilon, count=None):
+    """The law of the answer, ``(K, K)``: the probability of answering j where the true class is i, at ``[i, j]``."""
+    classes = prior.shape[-1]
+    k = int(rr.best_count(prior, epsilon)) if count is None else count
+    chosen = torch.zeros(classes, dtype=torch.bool).scatter_(-1, rr.likeliest_first(prior)[:k], True)
+    kept = rr.keep_probability(epsilon, k)
+    inside = torch.full((classes, classes), kept * math.exp(-epsilon), dtype=torch.float64).fill_diagonal_(kept)
+    outside = torch.full_like(inside, 1 / k)
+    return torch.where(chosen.unsqueeze(-1), inside, outside).masked_fill(~chosen, 0)
+
+
 @given(given=weights, epsilon=st.floats(1e-3, 12))
 @settings(max_examples=200, deadline=None)
 def test_no_answer_is_more_than_e_to_epsilon_likelier_under_another_class(given, epsilon):
     prior = normalized(given)
     for count in (None, *range(1, len(given) + 1)):
-        law = rr.response_matrix(prior, epsilon, count)
+        law = response_matrix(prior, epsilon, count)
         torch.testing.assert_close(law.sum(-1), torch.ones(len(given), dtype=torch.float64))
         for one, two, answer in itertools.product(range(len(given)), repeat=3):
             assert law[one, answer] <= math.exp(epsilon) * law[two, answer] * (1 + 1e-12)
@@ -42,7 +53,7 @@ def test_no_answer_is_more_than_e_to_epsilon_likelier_under_another_class(given,
 @settings(max_examples=200, deadline=None)
 def test_the_best_count_keeps_the_most_labels_of_all_counts(given, epsilon):
     prior = normalized(given)
-    kept = [float((rr.response_matrix(prior, epsilon, k).diagonal() * prior).sum()) for k in range(1, len(given) + 1)]
+    kept = [float((response_matrix(prior, epsilon, k).diagonal() * prior).sum()) for k in range(1, len(given) + 1)]
     assert kept[int(rr.best_count(prior, epsilon)) - 1] == pytest.approx(max(kept), rel=1e-12)
 
 
@@ -50,9 +61,9 @@ def test_the_best_count_keeps_the_most_labels_of_all_counts(given, epsilon):
 def test_golden_values(epsilon):
     uniform = torch.full((10,), 0.1)
     assert int(rr.best_count(uniform, epsilon)) == 10
-    assert rr.response_matrix(uniform, epsilon)[3, 3] == pytest.approx(rr.keep_probability(epsilon, 10))
+    assert response_matrix(uniform, epsilon)[3, 3] == pytest.approx(rr.keep_probability(epsilon, 10))
     assert int(rr.best_count(ONE_HOT, epsilon)) == 1
-    law = rr.response_matrix(ONE_HOT, epsilon)
+    law = response_matrix(ONE_HOT, epsilon)
     assert torch.equal(law, ONE_HOT.double().expand(5, 5))  # whatever the label: it says nothing
 
 
@@ -70,7 +81,7 @@ def test_draws_follow_the_law(prior, epsilon):
     # Every pair of a fine grid of numbers in place of random ones: shares are exact but for the grid's step.
     grid = torch.cartesian_prod((torch.arange(coins) + 0.5) / coins, (torch.arange(others) + 0.5) / others)
     for count in (1, 2, 3, 4, int(rr.best_count(prior, epsilon))):
-        law = rr.response_matrix(prior, epsilon, count)
+        law = response_matrix(prior, epsilon, count)
         for label in range(4):
             place = order.argsort()[label].expand(len(grid))
             answers = order[rr.drawn_place(place, count, epsilon, (grid[:, 0], grid[:, 1]))]
@@ -81,7 +92,7 @@ def test_draws_follow_the_law(prior, epsilon):
 @pytest.mark.parametrize("epsilon", [1e-20, 0.5, 3.0])
 def test_shares_are_estimated_without_bias_from_exact_counts(epsilon):
     true = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
-    answered = true @ rr.response_matrix(torch.ones(4), epsilon, 4)
+    answered = true @ response_matrix(torch.ones(4), epsilon, 4)
     expected = true if epsilon > 1e-9 else torch.full((4,), 0.25, dtype=torch.float64)
     torch.testing.assert_close(rr.unbiased_shares(1000 * answered, epsilon), expected)
     assert torch.equal(rr.unbiased_shares(torch.tensor([1.0, 0]), 1.0), torch.tensor([1.0, 0], dtype=torch.float64))
@@ -115,7 +126,7 @@ def test_labels_follow_the_law_of_the_prior_that_was_estimated():
     _, plain = made(y, rule="rr", epsilon=1.5)
     _, first = parts(len(y), 0.5)
     assert torch.equal(noisy[first], plain[first])
-    law = rr.response_matrix(true, 1.5)  # estimated from 100,000 rows: its order and k* are those of the truth
+    law = response_matrix(true, 1.5)  # estimated from 100,000 rows: its order and k* are those of the truth
     assert defense.logged()["classes_left"] == [int(rr.best_count(true, 1.5))] == [3]
     for label in range(4):
         answers = noisy[~first & (y == label)]

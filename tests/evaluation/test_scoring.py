@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from tests.metrics.twins import success_at_one_percent
 from tune_vfl.evaluation.scoring import guess_success, paired, score_answer, score_reconstruction, success_metric
 from tune_vfl.metrics import reconstruction
-from tune_vfl.metrics.leakage import success_at_one_percent
 from tune_vfl.metrics.utility import auc, f1
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.seeds import numpy_rng

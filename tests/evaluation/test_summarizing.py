@@ -7,7 +7,7 @@ import pytest
 
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.evaluation.summarizing import CHOSEN, best_of, standing, summarize
-from tune_vfl.metrics.leakage import success_at_one_percent
+from tune_vfl.metrics.curves import ends_of
 
 NORM, PMC, COMPLETION = (ATTACKS[n]() for n in ("norm", "pmc", "gradient_completion"))
 
@@ -86,8 +86,7 @@ def test_a_variant_that_is_undefined_with_one_seed_is_left_out():
 def test_at_one_percent_of_false_alarms():
     y = np.array([1] * 100 + [0] * 100)
     perfect = np.r_[np.ones(100), np.zeros(100)]
-    assert success_at_one_percent(perfect, y) == 1.0
-    assert success_at_one_percent(np.zeros(200), y) == pytest.approx(0.01)  # ties: a straight line
     half = np.r_[np.full(50, 2.0), np.zeros(50), np.ones(100)]
-    assert success_at_one_percent(half, y) == pytest.approx(0.5)
-    assert np.isnan(success_at_one_percent(np.zeros(3), np.ones(3)))
+    found = [ends.sure for ends in ends_of([perfect, np.zeros(200), half], [y] * 3)]
+    assert found == pytest.approx([1.0, 0.01, 0.5]), "ties: a straight line"
+    assert np.isnan(ends_of([np.zeros(3)], [np.ones(3, int)])[0].sure)

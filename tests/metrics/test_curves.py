@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.metrics.twins import success_at_one_percent
 from tune_vfl.metrics import together
 from tune_vfl.metrics.curves import ends_of
-from tune_vfl.metrics.leakage import success_at_one_percent
 from tune_vfl.metrics.utility import auc
 
 NAN = float("nan")

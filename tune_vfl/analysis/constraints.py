@@ -9,7 +9,7 @@ import numpy as np
 
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.formatting import number, short
-from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
+from tune_vfl.spec.constraints import AT_LEAST
 from tune_vfl.statistics.arrays import Bools, Floats
 
 
@@ -104,9 +104,3 @@ def nearly(bounds: Bounds, constraints: Mapping[str, float]) -> Bools:
         with np.errstate(invalid="ignore"):
             by_value &= value >= cap if name in AT_LEAST else value <= cap
     return np.asarray(by_value & ~bounds.keeping(constraints))
-
-
-def attack_of(name: str) -> str | None:
-    """Return the attack that a constraint names; None for a constraint on no single attack."""
-    match = OF_ATTACK.fullmatch(name)
-    return None if match is None else match["attack"]

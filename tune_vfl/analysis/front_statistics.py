@@ -79,8 +79,3 @@ def in_order(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
     """Return the trials that count, in the order in which they finished."""
     counted = (t for t in trials if t.outcome.outcome != "preempted")
     return sorted(counted, key=lambda t: (t.finished, t.number))
-
-
-def hypervolume_history(trials: Iterable[TrialRecord], reference: tuple[float, float]) -> list[float]:
-    """Return the hypervolume after each trial that counts, in the order in which they finished."""
-    return HypervolumeHistory(reference).follow(in_order(trials))

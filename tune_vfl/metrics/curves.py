@@ -1,7 +1,7 @@
 """ROC curves of many binary scores at once: AUC and the true-positive rate at low false-positive rates.
 
-The same numbers as :func:`tune_vfl.metrics.utility.auc` and :func:`tune_vfl.metrics.leakage.success_at_one_percent`,
-which take one set of scores each: both divide whole numbers.
+An AUC is an average over all thresholds; what a few sure guesses reveal shows at a low false-positive rate. The areas
+are those of :func:`tune_vfl.metrics.utility.auc`, which takes one set of scores: both divide whole numbers.
 """
 
 from __future__ import annotations

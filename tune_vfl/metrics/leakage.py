@@ -82,30 +82,6 @@ def turned(area: float) -> float:
     return max(area, 1 - area)
 
 
-def success_at_one_percent(scores: Floats, y: Labels) -> float:
-    """Share of the positives that an attacker finds at a false-positive rate of at most 1%.
-
-    An AUC is an average over all thresholds; what a few sure guesses reveal shows only here. Between two thresholds
-    the curve is a straight line, as it is for ties.
-
-    Args:
-        scores: ``(n,)``, or ``(n, 2)`` class scores; larger is more positive.
-        y: ``(n,)`` 0 or 1.
-
-    Returns:
-        A number in [0, 1], .01 on noise; NaN without both classes or with a score that is not finite.
-    """
-    column = positive_score(scores)
-    positives = int((y == 1).sum())
-    if positives in (0, len(y)) or not np.isfinite(column).all():
-        return float("nan")
-    order = np.argsort(-column, kind="stable")
-    last_of_tie = np.append(column[order][1:] != column[order][:-1], True)
-    found = np.append(0, np.cumsum(y[order] == 1)[last_of_tie]) / positives
-    accused = np.append(0, np.cumsum(y[order] != 1)[last_of_tie]) / (len(y) - positives)
-    return float(np.interp(0.01, accused, found))
-
-
 def predictions(scores: Floats) -> Labels:
     """Predicted labels ``(n,)``, -1 where there is none.
 
@@ -144,12 +120,6 @@ def f1(scores: Floats, y: Labels) -> float:
     predicted = predictions(scores)
     binary = scores.ndim == 1 or scores.shape[1] == 2
     return utility.f1_of(predicted, y) if binary else utility.macro_f1(predicted, y)
-
-
-def constant_f1(y: Labels) -> float:
-    """F1 of always predicting the positive class, which an F1 should be compared with. NaN without rows."""
-    share = float((y == 1).mean()) if len(y) else float("nan")
-    return 2 * share / (1 + share)
 
 
 def majority_share(y: Labels) -> float:

@@ -20,9 +20,6 @@ from tune_vfl.statistics.labelings import Labelings, cross_fitted_aucs
 FOLDS = 10
 """The most folds. Leaving one row out would not do: with 6 positives it is .014 below 1/2 on noise."""
 
-FLOOR = 0.5
-"""Expected cross-fitted success on noise."""
-
 
 def stratified_folds(y: ArrayLike, rng: np.random.Generator) -> Ints:
     """Deal rows into ``min(10, positives, negatives)`` folds, each class evenly.

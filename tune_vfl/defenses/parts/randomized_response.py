@@ -62,26 +62,6 @@ def drawn_place(place: Tensor, count: Tensor | int, epsilon: float | Tensor, dra
     return torch.where(place < k, swapped, anywhere)
 
 
-def response_matrix(prior: Tensor, epsilon: float, count: int | None = None) -> Tensor:
-    """Return the exact law of the answer: the probability of answering j where the true class is i, at ``[i, j]``.
-
-    Args:
-        prior: ``(K,)``.
-        epsilon: the budget.
-        count: k; by default k*.
-
-    Returns:
-        ``(K, K)`` float64, rows summing to 1.
-    """
-    classes = prior.shape[-1]
-    k = int(best_count(prior, epsilon)) if count is None else count
-    chosen = torch.zeros(classes, dtype=torch.bool).scatter_(-1, likeliest_first(prior)[:k], True)
-    kept = keep_probability(epsilon, k)
-    inside = torch.full((classes, classes), kept * math.exp(-epsilon), dtype=torch.float64).fill_diagonal_(kept)
-    outside = torch.full_like(inside, 1 / k)
-    return torch.where(chosen.unsqueeze(-1), inside, outside).masked_fill(~chosen, 0)
-
-
 def unbiased_shares(counts: Tensor, epsilon: float | Tensor) -> Tensor:
     """Estimate the shares of the true classes from how often each was answered by the plain response.
 
