@@ -148,6 +148,6 @@ def two_nodes(folder: Path) -> Iterator[Callable[[str], str]]:
 def test_a_cluster_is_rehearsed_on_one_machine(folder: Path, two_nodes: Callable[[str], str]) -> None:
     told = follow("own-cluster", folder, two_nodes)
     assert "wants a token and takes ours" in told
-    assert re.search(r"12 (of 12|trials)", told), told
+    assert "Deploy laplace scale=" in told
     assert (folder / "two-nodes/index.html").is_file()
     assert (folder / "on-the-head/ledger.db").is_file()
