@@ -200,12 +200,7 @@ def _notes(record: StudyRecord) -> list[str]:
 
 
 def commands(name: str, trials: int) -> list[tuple[str, str]]:
-    """Return the suggested next commands: ``(purpose, command line)``.
-
-    Args:
-        name: the study's or the campaign's.
-        trials: its budget so far.
-    """
+    """Return the suggested next commands: ``(purpose, command line)``."""
     quoted = shlex.quote(name)
     return [
         ("measure the front again, with fresh seeds", f"tune-vfl confirm {quoted} --seeds 10"),

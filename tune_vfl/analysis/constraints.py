@@ -32,13 +32,7 @@ class Requirement(NamedTuple):
 
 
 def requirements(bounds: Bounds, place: int, constraints: Mapping[str, float]) -> tuple[Requirement, ...]:
-    """Evaluate each constraint for one setting.
-
-    Args:
-        bounds: of all settings.
-        place: the setting's index.
-        constraints: caps by name.
-    """
+    """Evaluate each constraint for one setting."""
     return tuple(_requirement(bounds, place, name, cap) for name, cap in constraints.items())
 
 

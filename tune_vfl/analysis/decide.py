@@ -26,10 +26,6 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
     without a federation; without constraints, the best compromise of the joint front. After a confirmation only
     settings measured on fresh seeds are eligible, those still on the front first: the search's numbers of the others
     are optimistic. Not eligible are settings of a study with a failed check, and settings of undecided leakage.
-
-    Args:
-        campaign: the campaign.
-        joint: its studies on that data set.
     """
     checks = checks_by_study(joint)
     about: dict[str, Any] = {

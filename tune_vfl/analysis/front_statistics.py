@@ -42,11 +42,7 @@ def front_statistics(record: StudyRecord) -> FrontStatistics:
 
 
 class HypervolumeHistory:
-    """The hypervolume after each trial of one or several studies on one data set, computed incrementally.
-
-    Args:
-        reference: their reference point.
-    """
+    """The hypervolume after each trial of one or several studies on one data set, computed incrementally."""
 
     def __init__(self, reference: tuple[float, float]) -> None:
         self.reference = reference

@@ -123,9 +123,6 @@ def values_of(outcome: Outcome | None) -> list[float]:
 class SettingsTable:
     """All settings with objectives of several studies on one data set.
 
-    Args:
-        campaign: its parts on one data set.
-
     Attributes:
         campaign: as given; ``parts``: its studies.
         rows: the settings, study by study, by number.

@@ -43,7 +43,7 @@ def noise(y: torch.Tensor, num_classes: int) -> float:
     return float(np.sqrt((p * (1 - p) / judged).sum()) / max(len(judged), 1))
 
 
-def scores_alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: int = 0) -> list[float | None]:
+def scores_alone(columns: Columns, y: torch.Tensor, num_classes: int) -> list[float | None]:
     """Score every column of a party's file as a predictor of the label.
 
     At most 20,000 rows are used. On one half of the rows of each class the shares of the classes are counted for each
@@ -55,7 +55,6 @@ def scores_alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: i
         columns: the party's columns, a table.
         y: ``(N,)`` int64 labels.
         num_classes: K.
-        seed: draws the halves.
 
     Returns:
         A score in [0, 1] for each column of the file, or of ``x`` where the file's columns are not known: the ROC AUC
@@ -63,7 +62,7 @@ def scores_alone(columns: Columns, y: torch.Tensor, num_classes: int, *, seed: i
         two classes have 5 rows in the half that is scored.
     """
     labels = y.numpy()
-    fit, held = _halves(labels, num_classes, numpy_rng(seed, "halves"))
+    fit, held = _halves(labels, num_classes, numpy_rng(0, "halves"))
     judged = np.flatnonzero(np.bincount(labels[held], minlength=num_classes) >= LEAST_ROWS)
     if len(judged) < 2:
         return [None for _ in file_columns(columns)]

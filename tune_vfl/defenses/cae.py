@@ -37,9 +37,6 @@ def blocks(num_classes: int) -> list[int]:
 class BlockCode:
     """The code of all classes: an autoencoder for each block of them.
 
-    Args:
-        codecs: one per block, in order.
-
     Attributes:
         codes: ``(K, K)``, a class's code in its row.
     """

@@ -14,9 +14,6 @@ from tune_vfl.protocol.hooks import Hooks
 class BeforeEnd(Hooks):
     """Scores a network when most of its steps are done; changes nothing and draws nothing.
 
-    Args:
-        steps: all steps of the training.
-
     Attributes:
         look: returns the class scores of the test rows as the network is now; set before the training.
         scores: ``(*trials, n_test, K)``; None before that moment.

@@ -59,13 +59,7 @@ def amplification(sure: Certainty) -> Check:
 
 
 def checks_of_undefended(outcome: Outcome, sure: Certainty, guess: float) -> Iterator[Check]:
-    """Yield checks that the undefended model must pass before any search or evaluation is informative.
-
-    Args:
-        outcome: ok.
-        sure: how sure it is.
-        guess: the utility of the best constant answer.
-    """
+    """Yield checks that the undefended model must pass before any search or evaluation is informative."""
     reached = outcome.objectives[0]
     low = sure.utility_interval[0] if sure.utility_interval else reached
     says = f"the undefended model reaches {reached:.3f}, a guess {guess:.3f}"

@@ -17,11 +17,6 @@ class Keeper(Hooks):
     """A recorder of one training. Each class has one instance per training, shared by all grants and attacks.
 
     It is the last of the hooks, so it sees what was really sent. It may look, and change nothing.
-
-    Args:
-        attacks: those that share the training.
-        training: the recipe.
-        rows: N, the training rows.
     """
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:

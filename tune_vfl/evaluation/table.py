@@ -58,12 +58,7 @@ def put(table: Table, prefix: tuple[str, ...], columns: Mapping[str, list[Any]])
 
 
 def write_training(table: Table, trained: Trained) -> None:
-    """Write the results of trainings; a diverged one has no numbers.
-
-    Args:
-        table: of the pack.
-        trained: a value a member.
-    """
+    """Write the results of trainings; a diverged one has no numbers."""
     gone = trained.lost
     table["lost",] = ["training" if g else "" for g in gone]
     table["utility",] = [math.nan if g else u for g, u in zip(gone, trained.utility, strict=True)]

@@ -20,11 +20,7 @@ BottomOf = Literal["shared", "hidden", "kept"]
 
 
 class ClientSide(Hooks):
-    """A defense's hooks during a client's local training; nothing leaves a client before the end of its round.
-
-    Args:
-        defense: the client's.
-    """
+    """A defense's hooks during a client's local training; nothing leaves a client before the end of its round."""
 
     def __init__(self, defense: Hooks) -> None:
         self._defense = defense

@@ -32,9 +32,6 @@ class Chain:
     Their parameters are moved into one line of numbers, of which they are views from then on: whoever reads or changes
     one reads or changes the other. Gradients are the line's.
 
-    Args:
-        layers: each with what follows it.
-
     Attributes:
         line: all parameters, a leaf of autograd; what an optimizer is given.
     """

@@ -33,11 +33,7 @@ class _Chain(ctypes.Structure):
 
 
 class NativePasses:
-    """Compiled twins of :mod:`tune_vfl.kernels.passes`, with the same arguments.
-
-    Args:
-        library: what was compiled.
-    """
+    """Compiled twins of :mod:`tune_vfl.kernels.passes`, with the same arguments."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._forward, self._backward = library.forward, library.backward

@@ -20,11 +20,6 @@ class Confirmations:
     """The stored confirmations of one study.
 
     Every record has a row of its own, so that writing one twice leaves one, and a kill loses none that was written.
-
-    Args:
-        place: the ledger.
-        study: the study's name.
-        lease: the study's, to write.
     """
 
     def __init__(self, place: LedgerStorage, study: str, lease: Lease | None) -> None:

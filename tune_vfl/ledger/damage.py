@@ -71,12 +71,7 @@ def listed(found: Sequence[Damage]) -> str:
 
 @contextmanager
 def damage_named(connection: Connection, place: str) -> Iterator[None]:
-    """Raise :class:`DamagedError` for a damaged value that the block has read, with all that the ledger has.
-
-    Args:
-        connection: to the ledger.
-        place: the ledger, for the message.
-    """
+    """Raise :class:`DamagedError` for a damaged value that the block has read, with all that the ledger has."""
     try:
         yield
     except DamagedValueError as error:

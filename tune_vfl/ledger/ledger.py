@@ -96,11 +96,6 @@ class Ledger(StudyReader):
     def of_campaign(cls, campaign: PlannedCampaign, place: LedgerStorage, lease: Lease | None) -> list[Ledger]:
         """Open all studies of a campaign, or create them.
 
-        Args:
-            campaign: their plan.
-            place: the database.
-            lease: the campaign's.
-
         Raises:
             StudyError: when a name is taken by something else; nothing is written then.
             UnreachableError: when the database does not answer.

@@ -31,12 +31,7 @@ _KNOWN = [
 
 
 class StudyReader:
-    """Reader of one study: every call queries the ledger; finished trials are cached.
-
-    Args:
-        place: the ledger.
-        study: its plan, as stored.
-    """
+    """Reader of one study: every call queries the ledger; finished trials are cached."""
 
     def __init__(self, place: LedgerStorage, study: PlannedStudy) -> None:
         self.place, self.study = place, study

@@ -135,10 +135,6 @@ leases = Table(
 def version_of(connection: Connection, place: str) -> int:
     """Return the version of a ledger's tables; 0 where there is no ledger yet.
 
-    Args:
-        connection: to the database.
-        place: the database, for messages.
-
     Raises:
         StudyError: for tables of an earlier or a later program.
     """

@@ -114,12 +114,7 @@ def overdue(running: Sequence[Trial], minutes: float | None, now: datetime | Non
 
 
 def repeats(retry_of: Mapping[int, int | None], number: int) -> list[int]:
-    """Return the trials that a trial repeats, the latest first.
-
-    Args:
-        retry_of: by trial, the one that it repeats.
-        number: the trial.
-    """
+    """Return the trials that a trial repeats, the latest first."""
     chain = []
     before = retry_of[number]
     while before is not None:

@@ -41,12 +41,7 @@ class SideBySide:
 
 
 class JoinedBottoms(nn.Module):
-    """A bottom model that maps several parties' rows side by side to their embeddings side by side.
-
-    Args:
-        parts: a bottom model a party.
-        layout: how their rows lie.
-    """
+    """A bottom model that maps several parties' rows side by side to their embeddings side by side."""
 
     def __init__(self, parts: Sequence[nn.Module], layout: SideBySide) -> None:
         super().__init__()

@@ -80,11 +80,7 @@ class Linear(nn.Module):
 
 
 class FlattenRows(nn.Module):
-    """Flatten images ``(*trials, B, C, H, W)`` to rows ``(*trials, B, C*H*W)``; tables pass through.
-
-    Args:
-        shape: the shape of one row.
-    """
+    """Flatten images ``(*trials, B, C, H, W)`` to rows ``(*trials, B, C*H*W)``; tables pass through."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()

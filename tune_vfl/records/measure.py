@@ -19,10 +19,6 @@ _AGAIN = (
 def refuse_another(study: str, measure: int) -> None:
     """Refuse to extend a study of another measure than today's.
 
-    Args:
-        study: its name.
-        measure: its measure.
-
     Raises:
         StudyError: with the command that measures it again.
     """
@@ -35,9 +31,6 @@ def refuse_another(study: str, measure: int) -> None:
 
 def refuse_mixed(measures: Mapping[str, int]) -> None:
     """Refuse to compare studies of different measures.
-
-    Args:
-        measures: by the study's name.
 
     Raises:
         StudyError: with each study's measure, and the command that measures the older ones again.

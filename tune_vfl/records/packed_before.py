@@ -15,10 +15,6 @@ _OF_TRIAL = ("number", "params", "pack", "retry_of", "lost", "sampler")
 def tables(head: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of today's tables, unchecked.
 
-    Args:
-        head: the study, plain data.
-        trials: its trials.
-
     Raises:
         KeyError, TypeError, ValueError: for data of another shape.
     """

@@ -39,9 +39,9 @@ class Progress:
         return max(0, self.trials - self.done)
 
 
-def progress_of(plan: PlannedCampaign, storage: str | None = None) -> dict[str, Progress]:
+def progress_of(plan: PlannedCampaign) -> dict[str, Progress]:
     """Return the progress of each study of a plan, by name."""
-    storage = storage or plan.studies[0].spec.storage
+    storage = plan.studies[0].spec.storage
     known = ledger_exists(storage)
     return {study.name: _progress(study, storage if known else None, known=known) for study in plan.studies}
 

@@ -19,10 +19,10 @@ from tune_vfl.statistics.nulls import PERMUTATIONS
 
 
 @lru_cache(maxsize=16)
-def permutations_of(rows: int, seed: int, count: int = PERMUTATIONS) -> Ints:
-    """Return ``(count, rows)`` orders of the rows, the same ones for all scores of a seed."""
+def permutations_of(rows: int, seed: int) -> Ints:
+    """Return ``(PERMUTATIONS, rows)`` orders of the rows, the same ones for all scores of a seed."""
     rng = numpy_rng(seed, "scoring/permutations")
-    orders: Ints = rng.permuted(np.tile(np.arange(rows), (count, 1)), axis=1)
+    orders: Ints = rng.permuted(np.tile(np.arange(rows), (PERMUTATIONS, 1)), axis=1)
     return orders
 
 

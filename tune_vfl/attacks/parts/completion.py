@@ -126,10 +126,6 @@ def in_chunks(model: Callable[[Tensor], Tensor], x: Tensor, axis: int) -> Tensor
 class Completion:
     """Embeddings, labeled and unlabeled rows of one view.
 
-    Args:
-        view: the attacker's view.
-        params: the attack's parameters.
-
     Raises:
         SpecError: with fewer labeled rows than classes, or none that is unlabeled.
     """

@@ -50,13 +50,7 @@ class Head(ABC):
 
 
 class LinearHead(Head):
-    """A logistic regression on blocks.
-
-    Args:
-        name: of the variant.
-        blocks: its input.
-        labeled: the labeled rows to fit.
-    """
+    """A logistic regression on blocks."""
 
     def __init__(self, name: str, blocks: Sequence[Block], labeled: Labeled) -> None:
         self.name, self._blocks = name, blocks

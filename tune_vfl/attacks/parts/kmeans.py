@@ -28,7 +28,7 @@ def unit(rows: Tensor) -> Tensor:
     return torch.where(lengths > 0, scaled / lengths, 0.0)
 
 
-def spherical_kmeans(rows: Tensor, clusters: int, *, streams: Streams, restarts: int, rounds: int = ROUNDS) -> Tensor:
+def spherical_kmeans(rows: Tensor, clusters: int, *, streams: Streams, restarts: int) -> Tensor:
     """Find directions that rows of length 1 gather around (Dhillon and Modha 2001, started as k-means++ does).
 
     Each row belongs to the center with which its product is largest, each center is the direction of the sum of its
@@ -39,7 +39,6 @@ def spherical_kmeans(rows: Tensor, clusters: int, *, streams: Streams, restarts:
         clusters: C; there may be fewer different rows, then some centers coincide.
         streams: where the random starts come from, the same alone or in a pack.
         restarts: how many starts.
-        rounds: most rounds of assigning and averaging.
 
     Returns:
         ``(*trials, C, d)`` centers.
@@ -52,7 +51,7 @@ def spherical_kmeans(rows: Tensor, clusters: int, *, streams: Streams, restarts:
         exact.new_full(rows.shape[:-2], -torch.inf),
     )
     for draw in draws.unbind(-2):  # one start at a time: all at once would take that many times the memory
-        centers, within = clustered(exact, draw.contiguous(), rounds)
+        centers, within = clustered(exact, draw.contiguous(), ROUNDS)
         best = torch.where((within > most)[..., None, None], centers, best)
         most = torch.maximum(within, most)
     return best.to(rows.dtype)

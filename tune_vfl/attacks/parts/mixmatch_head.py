@@ -84,12 +84,7 @@ def _normalized(rows: MixedRows) -> tuple[Tensor, Tensor]:
 
 
 class _Step:
-    """One step after the other, of heads that lie beside each other.
-
-    Args:
-        head: of one layer.
-        fit: how it is trained.
-    """
+    """One step after the other, of heads that lie beside each other."""
 
     def __init__(self, head: InferenceHead, fit: Fit) -> None:
         norm, last = cast("MemberNorm", head[0]), cast("Linear", head[2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -126,14 +125,13 @@ def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tu
     return torch.tensor(TEMPERS)[at][:, None, :, None, None], best
 
 
-def known_loss(logs: Tensor, labels: Tensor, powers: Sequence[float] = TEMPERS[1:]) -> Tensor:
+def known_loss(logs: Tensor, labels: Tensor) -> Tensor:
     """Return the log loss ``(T, S)`` of known rows at the best sharpness.
 
     Args:
         logs: ``(T, S, K, A)`` log probabilities.
         labels: ``(T, A)``.
-        powers: how sharp.
     """
     at = labels[:, None, None].expand(*logs.shape[:2], 1, labels.shape[-1])
-    losses = [-(logs * power).log_softmax(-2).gather(-2, at).mean((-1, -2)) for power in powers]
+    losses = [-(logs * power).log_softmax(-2).gather(-2, at).mean((-1, -2)) for power in TEMPERS[1:]]
     return torch.stack(losses).amin(0)

@@ -35,9 +35,6 @@ def is_parquet(path: Path) -> bool:
 def read_parquet(path: Path) -> pd.DataFrame:
     """Read a Parquet file, as text.
 
-    Args:
-        path: the file.
-
     Returns:
         A frame of strings as :func:`tune_vfl.data.reading.table.read_table` returns it: numbers in the shortest form
         that reads back as the same number, ``True`` and ``False``, an empty string for what is missing. The
