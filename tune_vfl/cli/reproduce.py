@@ -66,7 +66,8 @@ def reproduce(
 
     Every row is an ordinary evaluation. Each seed is kept when it is done: the same command goes on after a kill, and
     only answers once everything is there. The cheapest evaluations come first; what --budget leaves out, and what
-    lacks its files, is shown with its price.
+    lacks its files, is shown with its price. The numbers that come with tune-vfl are those of --list and of
+    docs/fidelity.md: a table is measured anew, unless --results names their folder.
 
     A number is reproduced when the published mean lies within two standard errors of ours, the paper's added where it
     gives a deviation and its repeats, and half of its last digit; else ours is higher or lower, with the reason.
@@ -108,7 +109,8 @@ def _show(found: Entry) -> None:
     if found.table.reason:
         emit(f"{title}\nnothing of it can be compared: {found.table.reason}")
         return
-    head = ("evaluation", "column", "published", "ours", "seeds", "verdict", "why, remarks")
+    published = "published, %" if found.table.percent else "published"
+    head = ("evaluation", "column", published, "ours", "seeds", "verdict", "why, remarks")
     emit_table(head, map(_row, found.cells), title)
     emit(f"{found.tally.judged} of {found.tally.cells} numbers have a verdict: {found.verdicts or 'none'}")
 
