@@ -3,9 +3,11 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -13,6 +15,10 @@ import pytest
 from tests.faults.harness import Driver, check_study, finished, lost
 from tests.helpers.drivers import shared_ray
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.papers.results import SeedResult, read_results
+
+if TYPE_CHECKING:
+    from tests.conftest import Run
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -146,3 +152,33 @@ def test_a_home_that_cannot_be_written_is_told_before_anything_runs(
     assert "cannot be written" in err
     assert not driver.journal.exists()
     assert not storage_at().exists()
+
+
+REPRODUCE = ("reproduce", "kdk-table6", "--dataset", "digits", "--seeds", "12", "--json", "--results")
+
+
+def _seeds(folder: Path) -> dict[tuple[str, int], SeedResult]:
+    """Return what `reproduce` has kept, by evaluation and seed."""
+    found = read_results(folder, REPRODUCE[1]).evaluations
+    return {(label, seed): result for label, one in found.items() for seed, result in one.seeds.items()}
+
+
+@pytest.mark.slow  # two times 24 trainings
+def test_kill_9_of_reproduce_keeps_its_seeds_and_does_not_change_its_answer(tmp_path: Path, run: "Run") -> None:
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    command = [sys.executable, "-m", "tune_vfl", *REPRODUCE, str(killed)]
+    address = shared_ray()  # its token is in the environment from now on
+    with subprocess.Popen(command, env={**os.environ, "RAY_ADDRESS": address}, stdout=subprocess.DEVNULL) as program:
+        while len(_seeds(killed)) < 3 and program.poll() is None:
+            time.sleep(0.02)
+        program.kill()
+    before = _seeds(killed)
+    assert program.returncode == -signal.SIGKILL
+    assert 3 <= len(before) < 24, "it was killed in the middle"
+    resumed, uninterrupted = (run(*REPRODUCE, folder)[:2] for folder in (killed, whole))
+    assert resumed[0] == 0
+    assert resumed == uninterrupted
+    after = _seeds(killed)
+    assert {key: after[key] for key in before} == before, "what was kept, its seconds too, was not trained again"
+    assert {key: one.scores for key, one in after.items()} == {key: one.scores for key, one in _seeds(whole).items()}
+    assert len(after) == 24
