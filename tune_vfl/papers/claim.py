@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-
 from tune_vfl.spec import Strict
-
-if TYPE_CHECKING:
-    from tune_vfl.papers.tables import Evaluation
 
 
 class Claim(Strict):
@@ -31,9 +25,3 @@ class Claim(Strict):
     than_column: str | None = None
     within: float = 0.0
     on: tuple[str, ...] = ()
-
-
-def is_named(evaluation: Evaluation, words: str) -> bool:
-    """Whether all words stand in the name of an evaluation's row, behind its data set."""
-    name = evaluation.label.partition(": ")[2]
-    return set(words.split()) <= {word.strip("(),") for word in re.split(r"\s+", name)}

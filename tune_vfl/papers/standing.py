@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tune_vfl.papers.claim import Claim, is_named
+from tune_vfl.papers.claim import Claim
 from tune_vfl.papers.verdict import STANDARD_ERRORS
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ def instances(claim: Claim, entry: Entry) -> list[Instance]:
 
 def _instances(claim: Claim, cells: Sequence[Cell], repeats: int | None) -> Iterator[Instance]:
     wanted = [cell for cell in cells if not claim.on or cell.evaluation.row.dataset in claim.on]
-    lesser = [c for c in wanted if c.heading == claim.column and is_named(c.evaluation, claim.less)]
+    lesser = [c for c in wanted if c.heading == claim.column and c.evaluation.is_named(claim.less)]
     if isinstance(claim.than, float):
         yield from (Instance(claim, less, claim.than, repeats) for less in lesser)
         return
     column = claim.than_column or claim.column
-    others = [c for c in wanted if c.heading == column and is_named(c.evaluation, claim.than)]
+    others = [c for c in wanted if c.heading == column and c.evaluation.is_named(claim.than)]
     for less in lesser:
         same = [c for c in others if c.evaluation.place == less.evaluation.place and c is not less]
         yield from (Instance(claim, less, than, repeats) for than in same)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tune_vfl.papers.claim import Claim, is_named
+from tune_vfl.papers.claim import Claim
 from tune_vfl.papers.measured import OWN, names_in
 from tune_vfl.papers.published import Published, read_published
 from tune_vfl.spec import Strict
@@ -121,6 +121,11 @@ class Evaluation(Strict):
         row = self.row
         parts = [row.defense, *(f"{k}={v}" for k, v in row.params.items()), *row.settings]
         return f"{self.place}: {' '.join(parts)}" + (f" ({row.note})" if row.note else "")
+
+    def is_named(self, words: str) -> bool:
+        """Whether all words stand in its name, behind its data set."""
+        name = self.label.partition(": ")[2]
+        return set(words.split()) <= {word.strip("(),") for word in name.split()}
 
 
 class Table(Strict):
@@ -257,7 +262,7 @@ class Paper(Strict):
             table = self.tables[claim.table]
             _known({claim.column, claim.than_column or claim.column}, table.columns, where)
             for words in (claim.less, claim.than):
-                if isinstance(words, str) and not any(is_named(one, words) for one in table.evaluations):
+                if isinstance(words, str) and not any(one.is_named(words) for one in table.evaluations):
                     raise ValueError(f"{where} no row of {claim.table} is named {words!r}")
         return self
 
