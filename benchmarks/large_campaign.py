@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.planning import shared_out
 from tune_vfl.evaluation.coverage import coverage_of

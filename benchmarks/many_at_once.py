@@ -24,7 +24,7 @@ EVERY_SECONDS = 0.5
 
 def search(number: int, trials: int) -> None:
     """Search one study to its end."""
-    from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+    from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
     from tune_vfl.driver.campaign_run import run_study
     from tune_vfl.execution.trainable_spec import TrainableSpec
     from tune_vfl.records.plans import PlannedStudy

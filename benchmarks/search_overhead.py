@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import psutil
 
-from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.driver.api import default_sinks
 from tune_vfl.driver.campaign_run import run_study

@@ -6,6 +6,7 @@ import pytest
 
 from tests.helpers.campaigns import chosen
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.studies import made_up_attack, made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.errors import SelectionError
@@ -13,7 +14,6 @@ from tune_vfl.metrics import pareto
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.cell import MEASURE
 from tune_vfl.statistics import Scale
-from tune_vfl.testing.studies import made_up_attack, made_up_outcome, made_up_study, made_up_trial
 
 # On the undefended model's scale (utility .5 to .965, leakage 0 to .94) the second gives up least for what it brings.
 FRONT = ((0.96, 0.90), (0.94, 0.60), (0.80, 0.55))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
+from tests.helpers.studies import made_up_study
 from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, in_order
 from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.analysis.reliability import reliability_of
@@ -17,7 +18,6 @@ from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import CONFIRMATION_SCHEMA
 from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
 from tune_vfl.spec.cell import MEASURE
-from tune_vfl.testing.studies import made_up_study
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.2), (0.85, 0.1), (0.945, 0.8))

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as run_trials
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
 from tune_vfl import load_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places

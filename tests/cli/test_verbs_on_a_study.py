@@ -312,8 +312,8 @@ def test_doctor_says_when_the_tracking_server_is_away(monkeypatch):
 def test_time_left_follows_the_pace_of_the_last_trials():
     import dataclasses
 
+    from tests.helpers.studies import made_up_study
     from tune_vfl.service.studies import eta_seconds
-    from tune_vfl.testing.studies import made_up_study
 
     record = made_up_study(10, failures=())  # a trial ends every two seconds
     assert eta_seconds([record]) is None  # nothing runs

@@ -21,7 +21,7 @@ from tests.helpers.contests import (
     played_by,
     searched,
 )
-from trainables.simulated import closed_form
+from tests.helpers.simulated import closed_form
 from tune_vfl.confirmation.answer import answer_of, joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.jobs import Place, cut

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.contests import SCALES, answered, campaign_of, measure, played, played_by, searched
-from trainables.simulated import closed_form
+from tests.helpers.simulated import closed_form
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.confirmation.values import fresh, names_of, steady

@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.contests import SCALES, searched
 from tests.helpers.drivers import shared_ray, start_driver
 from tests.helpers.ready import Program
-from trainables.simulated import SimulatedTrainable
+from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import load_study
 from tune_vfl.confirmation import Confirmed, confirm
 from tune_vfl.execution.trainable_spec import TrainableSpec
@@ -44,7 +44,7 @@ def kept(name: str = "study") -> dict[Any, Any]:
 
 DRIVER = """
     import sys
-    from trainables.simulated import SimulatedTrainable
+    from tests.helpers.simulated import SimulatedTrainable
     from tune_vfl.confirmation import confirm
     from tune_vfl.execution.trainable_spec import TrainableSpec
 

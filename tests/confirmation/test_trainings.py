@@ -8,7 +8,7 @@ import pytest
 
 from tests.confirmation.conftest import Here
 from tests.helpers.contests import SEVERAL, in_campaign, searched
-from trainables.simulated import SimulatedTrainable
+from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation import run as running
 from tune_vfl.errors import DataError, StudyError, UsageError

@@ -8,7 +8,7 @@ import pytest
 import reports.page
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import run as keep
-from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl import load_study
 from tune_vfl.driver.api import default_sinks
 from tune_vfl.driver.campaign_run import run_campaign, run_study

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.packing import planned
+from tests.helpers.simulated import SimulatedTrainable
 from trainables.base import TrainingTrainable, nap
-from trainables.simulated import SimulatedTrainable
 from tune_vfl.analysis.select import select
 from tune_vfl.driver.api import resume
 from tune_vfl.driver.campaign_run import run_campaign

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.helpers.packing import planned
+from tests.helpers.studies import made_up_study
 from tune_vfl.driver import api
 from tune_vfl.driver.live_page import LivePage
 from tune_vfl.driver.study_run import TrialPack
 from tune_vfl.execution import watchdogs
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.testing.studies import made_up_study
 from tune_vfl.tracking import mlflow
 
 

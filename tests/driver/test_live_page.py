@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 import reports.page
+from tests.helpers.studies import made_up_study
 from tune_vfl.driver.live_page import EVERY_SECONDS, FIRST_AFTER_SECONDS, LivePage
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.testing.studies import made_up_study
 
 STUDIES = (made_up_study(8, failures=()), made_up_study(9, failures=()))
 

@@ -7,7 +7,7 @@ import optuna
 import pytest
 
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import SpecError
 from tune_vfl.outcome import Outcome, read_outcome

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.packing import planned
-from trainables.simulated import SimulatedTrainable
+from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.reference_scores import ReferenceScores
 from tune_vfl.errors import DataError, TuneVflError, UnknownNameError

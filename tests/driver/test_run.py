@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl import load_study
 from tune_vfl.driver.campaign_run import run_study
 from tune_vfl.driver.study_run import StudyRun

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.cli.main import main
 from tune_vfl.driver.planning import planned, refuse_mistakes
 from tune_vfl.driver.proposals import Proposals

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from tests.helpers.studies import made_up_study
 from tune_vfl.driver import sinks
 from tune_vfl.driver.sinks import Dispatcher
-from tune_vfl.testing.studies import made_up_study
 
 RECORD = made_up_study(6, failures=())
 

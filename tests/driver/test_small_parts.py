@@ -8,7 +8,8 @@ import pytest
 
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
+from tests.helpers.studies import made_up_study
 from tune_vfl.driver import api, campaign_run
 from tune_vfl.driver.costs import Cost
 from tune_vfl.driver.live_page import LivePage
@@ -19,7 +20,6 @@ from tune_vfl.execution.capacity import packs_that_fit
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.spec import Resources
-from tune_vfl.testing.studies import made_up_study
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from trainables.simulated import SimulatedTrainable, closed_form, simulated_cell, simulated_spec
+from tests.helpers.simulated import SimulatedTrainable, closed_form, simulated_cell, simulated_spec
+from tests.helpers.studies import made_up_study
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.driver.violations import violations
 from tune_vfl.ledger.ledger import Ledger
@@ -11,7 +12,6 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import References
-from tune_vfl.testing.studies import made_up_study
 
 WIDE = {"name": "laplace", "space": {"scale": {"float": [1e-5, 1e-1], "log": True}}}
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.driver.conftest import Workers
 from tests.helpers.packing import PARAMS, planned
+from tests.helpers.simulated import SimulatedTrainable, closed_form
 from trainables.base import TrainingTrainable
-from trainables.simulated import SimulatedTrainable, closed_form
 from tune_vfl.driver import campaign_run
 from tune_vfl.driver.api import resume
 from tune_vfl.driver.campaign_run import run_campaign

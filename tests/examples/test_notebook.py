@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.examples import EXAMPLES
-from trainables.simulated import SimulatedTrainable
+from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import load_config
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.service import confirming

@@ -9,9 +9,9 @@ import pytest
 import ray
 
 from tests.helpers.side_measurements import Asking
+from tests.helpers.simulated import SimulatedTrainable
 from trainables.base import PackTrainable
 from trainables.cell import CellTrainable
-from trainables.simulated import SimulatedTrainable
 from tune_vfl.data import load, loading
 from tune_vfl.driver.planning import planned
 from tune_vfl.driver.search_packs import SearchPacks

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from trainables.base import nap
-from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.driver.campaign_run import run_study
 from tune_vfl.errors import TuneVflError
 from tune_vfl.execution import ray_session

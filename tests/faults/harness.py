@@ -20,7 +20,7 @@ import pytest
 from tests.faults.driver import search
 from tests.faults.mlflow_server import Server
 from tests.helpers.ready import Program, start
-from trainables.simulated import Simulation, closed_form
+from tests.helpers.simulated import Simulation, closed_form
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.studies import START
 from tune_vfl.analysis.select import select
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.records.campaigns import CampaignRecord
@@ -16,7 +17,6 @@ from tune_vfl.records.confirmations import ConfirmedAttack, ConfirmedNumber, Con
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.spec import Named, StudySpec, Training
 from tune_vfl.spec.cell import Cell
-from tune_vfl.testing.studies import START
 
 Numbers = Sequence[float] | NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import Place, cell_of

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trainables.simulated import simulated_cell, simulated_spec
+from tests.helpers.simulated import simulated_cell, simulated_spec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.plans import PlannedStudy

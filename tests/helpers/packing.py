@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tests.helpers.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.driver.planning import shared_out
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.ledger import Ledger

@@ -12,7 +12,7 @@ from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as run_trials
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.ledger.damage import DamagedError, find_damage
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study

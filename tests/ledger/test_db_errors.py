@@ -17,7 +17,7 @@ import sqlalchemy
 
 from tests.conftest import Run
 from tests.helpers.postgres import Postgres
-from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tests.helpers.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError, UsageError
 from tune_vfl.ledger import db_errors, storage
 from tune_vfl.ledger.database import LedgerStorage

@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.postgres import Postgres
-from trainables.simulated import Simulation, simulate, simulated_cell, simulated_spec
+from tests.helpers.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger import lease as module
 from tune_vfl.ledger.database import LedgerStorage

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger import reading

@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
 from tune_vfl import load_study
 from tune_vfl.errors import ParcelError, StudyError
 from tune_vfl.ledger import packing

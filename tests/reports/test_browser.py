@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from reports.page import write_report
+from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MOST_BYTES, MOST_SECONDS = 10_000_000, 3.0

@@ -16,8 +16,8 @@ from reports.importances import FEWEST, importances, parallel
 from reports.looks import COLORS, DARK, MANY, SHAPES, SIGNS, looks
 from reports.plotted import LIGHT, plotly_dict, plotly_figure
 from reports.printed import _MARKERS, _placed, _Scale, drawn, files_of
+from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
 
 def study_of(*points, name="s", defense="laplace", params=None, **changes):

@@ -18,13 +18,13 @@ from reports.tables import (
     tables,
 )
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 from tune_vfl.spec import Named, parse
 from tune_vfl.spec.cell import MEASURE
 from tune_vfl.spec.raw import read_yaml
-from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
 
 def study_of(*points, **kwargs):

@@ -9,7 +9,7 @@ import pytest
 
 import tune_vfl
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, closed_form, simulate
+from tests.helpers.simulated import Simulation, closed_form, simulate
 from tune_vfl.errors import SpecError, StudyError, UnknownNameError, UsageError
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.errors import StudyError
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.service import picturing
-from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 
 POINTS = ((0.51, 0.50), (0.90, 0.80), (0.88, 0.62))
 

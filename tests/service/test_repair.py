@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from trainables.simulated import SimulatedTrainable, simulated_cell, simulated_spec
+from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.driver.campaign_run import _Run
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, closed_form, simulate
+from tests.helpers.simulated import Simulation, closed_form, simulate
 from tune_vfl import load_study
 from tune_vfl.data import load
 from tune_vfl.errors import SelectionError

@@ -9,7 +9,7 @@ from reports.page import spec_text
 from reports.story import story
 from reports.tables import front_frame
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import SimulatedTrainable
+from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import evaluate, load_config, load_study
 from tune_vfl.cli.main import main
 from tune_vfl.driver.api import resume, search

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.analysis.exporting import exported
 from tune_vfl.analysis.front_statistics import front_statistics, in_order
 from tune_vfl.config import load_config
@@ -16,7 +17,6 @@ from tune_vfl.metrics import pareto
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 from tune_vfl.spec import Named
-from tune_vfl.testing.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.tracking import attached, payload, store, summary
 from tune_vfl.tracking.mlflow import Recorder
 from tune_vfl.tracking.runs import Runs

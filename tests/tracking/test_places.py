@@ -12,7 +12,7 @@ import mlflow
 import pytest
 
 from tests.helpers.ledgers import open_ledger
-from trainables.simulated import Simulation, simulate
+from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.ledger.storage import SqliteFile, storage_at
 from tune_vfl.machine.places import embedded_uri, sqlite_path, sqlite_uri
 from tune_vfl.records.campaigns import CampaignRecord

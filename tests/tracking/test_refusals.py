@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.helpers.studies import made_up_study
 from tune_vfl.errors import UnreachableError
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.service.health import tracking
-from tune_vfl.testing.studies import made_up_study
 from tune_vfl.tracking.mlflow import Recorder
 from tune_vfl.tracking.refusals import explained
 from tune_vfl.tracking.store import client

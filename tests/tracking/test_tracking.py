@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.studies import made_up_study, made_up_trial
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.testing.studies import made_up_study, made_up_trial
 from tune_vfl.tracking import attached, payload, store
 from tune_vfl.tracking.mlflow import Recorder
 

@@ -8,9 +8,9 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.studies import made_up_study
 from tune_vfl.cli.main import main
 from tune_vfl.outcome import Outcome
-from tune_vfl.testing.studies import made_up_study
 from tune_vfl.tracking import attached, payload, store
 from tune_vfl.tracking.mlflow import Recorder
 from tune_vfl.tracking.writing import Change, Held, Measurement, RunWriter, in_parallel
