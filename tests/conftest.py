@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 # One thread a process, as .ci/run has it: workers that each take all cores only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What a test starts, a program, a Ray or its workers, imports the tests' helpers in whatever folder it runs.
+ROOT = Path(__file__).parents[1]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
 # Ledgers and tracking databases wait for the disk at each commit: where memory is mounted as a file system and has
 # room, the tests' folders stand there. What a test kills is a process, never the machine.
 MEMORY, ROOM = Path("/dev/shm"), 2 * 2**30

@@ -26,7 +26,6 @@ from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.studies import StudyRecord
 
-ROOT = Path(__file__).parents[2]
 # Twelve points in a fixed order: whatever happens in between, the study ends with each of them, once.
 SCALES = [float(f"{10 ** (-5 + 4 * i / 11):.3e}") for i in range(12)]
 SPACE = {"name": "laplace", "space": {"scale": {"choice": SCALES}}}
@@ -55,11 +54,10 @@ class Driver:
         self.options = {"sleep": 0.1, "journal": str(self.journal), **given.pop("options", {})}
         self.mlflow = bool(given.get("mlflow"))
         asked = {"spec": self.spec, "options": self.options, **given}
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
         self.process: Program | subprocess.Popen[str]
         if ray:
-            told = {**environment, "RAY_ADDRESS": ray}
-            self.process = start("tests.faults", "", [json.dumps(asked)], cwd=folder, env=told)
+            environment = {**os.environ, "RAY_ADDRESS": ray}
+            self.process = start("tests.faults", "", [json.dumps(asked)], cwd=folder, env=environment)
         else:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults", json.dumps(asked)],
@@ -68,7 +66,6 @@ class Driver:
                 text=True,
                 start_new_session=True,
                 cwd=folder,
-                env=environment,
             )
 
     def __enter__(self) -> Driver:

@@ -24,7 +24,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-ROOT = Path(__file__).parents[2]
 MOST_BYTES = 2**20  # of what is asked, with an environment
 
 
@@ -86,10 +85,8 @@ def start(module: str | None, code: str, arguments: Sequence[str], *, cwd: Path,
 def _prepared() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """Start what programs are forked from, once for the tests of this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.helpers.ready", str(theirs.fileno())],
-        env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         pass_fds=[theirs.fileno()],
         start_new_session=True,
