@@ -189,7 +189,7 @@ def _upper_bounds(record: StudyRecord) -> list[str]:
     outcomes = [t.outcome for t in record.ok] + ([record.baseline] if record.baseline else [])
     names = dict.fromkeys(n for o in outcomes for n, s in o.attacks.items() if s.upper_bound)
     return [
-        f"{name}: an upper bound. It uses an oracle, or a variant that the attacker could not have chosen."
+        f"{name}: an upper bound, which counts: by an oracle, or a variant that the attacker could not have chosen."
         for name in names
     ]
 

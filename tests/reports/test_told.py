@@ -116,7 +116,7 @@ def test_remarks_commands_and_options() -> None:
     bound = attack_of([0.3, 0.3, 0.3]).model_copy(update={"upper_bound": True})
     oracle = study(steady(0.9, 0.3).model_copy(update={"attacks": {"norm": bound}}))
     assert (
-        "norm: an upper bound. It uses an oracle, or a variant that the attacker could not have chosen."
+        "norm: an upper bound, which counts: by an oracle, or a variant that the attacker could not have chosen."
         in story(oracle).remarks
     )
     assert dict(commands("my study", 30))["spend more trials"] == "tune-vfl resume 'my study' --trials 60"

@@ -41,7 +41,7 @@ class Active(Pmc):
     """
 
     summary = "a malicious local optimizer during training, then model completion (pmc)"
-    reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
+    reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
     Params = ActiveParams
     capabilities = AttackCapabilities(
         modes=frozenset({"split"}), sees=frozenset({"features", "bottom", "auxiliary"}), acts=True

@@ -83,7 +83,10 @@ class Bgi(Attack[BgiParams]):
     """
 
     summary = "find rows by the gradients of the shared top model, through a surrogate of the private bottom model"
-    reference = "Gu et al. (FedAdOb), table I, after Zhu et al., Deep Leakage from Gradients, NeurIPS 2019"
+    reference = (
+        "Zhu et al. 2019, Deep Leakage from Gradients; Gu et al. 2024, FedAdOb: Privacy-Preserving Federated Deep "
+        "Learning with Adaptive Obfuscation (BGI, table I)"
+    )
     Params = BgiParams
     capabilities = AttackCapabilities(
         goal="features",

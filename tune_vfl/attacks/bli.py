@@ -51,7 +51,9 @@ class Bli(Attack[BliParams]):
     """
 
     summary = "infer the labels of the first batch from the gradient of the local model's parameters"
-    reference = "Zou et al., Defending Batch-Level Label Inference and Replacement Attacks in VFL, IEEE TBD 2022"
+    reference = (
+        "Zou et al. 2022, Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning"
+    )
     Params = BliParams
     capabilities = AttackCapabilities(sees=frozenset({"parameter_gradient"}), needs_logits=True, parties="first")
     quick = {"iterations": 100, "lr": 0.1}  # noqa: RUF012 - a constant

@@ -58,8 +58,9 @@ class Bmi(Attack[BmiParams]):
 
     summary = "invert embeddings by a decoder, or by a shadow of the bottom model, trained on known rows"
     reference = (
-        "He et al., Model Inversion Attacks Against Collaborative Inference, ACSAC 2019; FedAdOb's MI; own columns: "
-        "after Luo et al., Feature Inference Attack on Model Predictions in Vertical Federated Learning, ICDE 2021"
+        "He et al. 2019, Model Inversion Attacks Against Collaborative Inference; Gu et al. 2024, FedAdOb: "
+        "Privacy-Preserving Federated Deep Learning with Adaptive Obfuscation (MI); Luo et al. 2021, Feature "
+        "Inference Attack on Model Predictions in Vertical Federated Learning (own columns)"
     )
     Params = BmiParams
     capabilities = AttackCapabilities(

@@ -45,7 +45,7 @@ class Direct(Attack[DirectParams]):
     """
 
     summary = "read labels off the signs of the cut gradient (no top model)"
-    reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
+    reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
     Params = DirectParams
     in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(modes=frozenset({"nosplit"}), sees=frozenset({"gradients"}), needs_logits=True)

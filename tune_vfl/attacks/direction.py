@@ -32,7 +32,7 @@ class Direction(MomentAttack[DirectionParams]):
     """
 
     summary = "score rows by the cosine of their cut gradient to a known positive's"
-    reference = "Li et al., Label Leakage and Protection in Two-Party Split Learning, ICLR 2022"
+    reference = "Li et al. 2022, Label Leakage and Protection in Two-party Split Learning"
     Params = DirectionParams
     in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "positive_hints"}))

@@ -43,7 +43,10 @@ class EmbeddingExtension(Pmc):
     """
 
     summary = "columns beside the embedding that lower its correlation with the labels, then model completion (pmc)"
-    reference = "LabObf: A Label Protection Scheme for Vertical Federated Learning Through Label Obfuscation, section 4"
+    reference = (
+        "He et al. 2024, LabObf: A Label Protection Scheme for Vertical Federated Learning Through Label Obfuscation "
+        "(section 4)"
+    )
     Params = EmbeddingExtensionParams
     capabilities = AttackCapabilities(
         modes=frozenset({"split", "label_only"}),

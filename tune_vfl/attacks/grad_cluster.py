@@ -58,7 +58,10 @@ class GradCluster(MomentAttack[GradClusterParams]):
     """
 
     summary = "cluster the directions of cut gradients, name the clusters by a few labels"
-    reference = "Fu et al., USENIX Security 2022 (direct inference), carried over to models with a top model"
+    reference = (
+        "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning (direct inference, carried over "
+        "to models with a top model)"
+    )
     Params = GradClusterParams
     in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(sees=frozenset({"gradients", "auxiliary"}))

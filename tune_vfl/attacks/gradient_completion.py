@@ -62,7 +62,7 @@ class GradientCompletion(Attack[GradientCompletionParams]):
     """
 
     summary = "complete received gradients of three moments, features and embeddings with heads trained on a few labels"
-    reference = "after Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
+    reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning (carried over)"
     Params = GradientCompletionParams
     in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(

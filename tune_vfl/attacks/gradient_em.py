@@ -59,7 +59,10 @@ class GradientEm(Attack[GradientEmParams]):
     """
 
     summary = "fit all rows' labels and a model of the gradients at all epochs together, from a few labels"
-    reference = "expectation maximization (Dempster, Laird and Rubin 1977) with co-training (Blum and Mitchell 1998)"
+    reference = (
+        "Dempster et al. 1977, Maximum Likelihood from Incomplete Data via the EM Algorithm; Blum and Mitchell 1998, "
+        "Combining Labeled and Unlabeled Data with Co-training"
+    )
     Params = GradientEmParams
     in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(

@@ -36,7 +36,7 @@ class Mean(MomentAttack[MeanParams]):
     """
 
     summary = "nearest class mean of the cut gradients (oracle means: an upper bound)"
-    reference = "Han et al., GAFM: gradient adversarial label protection, eq. 8"
+    reference = "Han et al. 2023, GAN-based Vertical Federated Learning for Label Protection (eq. 8)"
     Params = MeanParams
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "class_oracle"}), oracle=True)
     quick = {"average": 2}  # noqa: RUF012 - a constant

@@ -34,7 +34,9 @@ class Median(MomentAttack[MedianParams]):
     """
 
     summary = "nearest class median of the cut gradients, or the upper half of each batch"
-    reference = "Han et al., GAFM: gradient adversarial label protection, eq. 9 and its released code"
+    reference = (
+        "Han et al. 2023, GAN-based Vertical Federated Learning for Label Protection (eq. 9 and its released code)"
+    )
     Params = MedianParams
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients", "class_oracle"}), oracle=True)
     quick = {"rule": "both", "average": 2}  # noqa: RUF012 - a constant

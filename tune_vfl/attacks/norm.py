@@ -29,7 +29,7 @@ class Norm(MomentAttack[NormParams]):
     """
 
     summary = "score rows by the norm of their cut gradient"
-    reference = "Li et al., Label Leakage and Protection in Two-Party Split Learning, ICLR 2022"
+    reference = "Li et al. 2022, Label Leakage and Protection in Two-party Split Learning"
     Params = NormParams
     in_default = {}  # noqa: RUF012 - a constant
     capabilities = AttackCapabilities(classes="binary", sees=frozenset({"gradients"}))

@@ -35,7 +35,7 @@ class Pmc(Attack[PmcParams]):
     """
 
     summary = "complete the attacker's bottom model with a head trained on a few labels"
-    reference = "Fu et al., Label Inference Attacks Against Vertical Federated Learning, USENIX Security 2022"
+    reference = "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning"
     Params = PmcParams
     capabilities = AttackCapabilities(
         sees=frozenset({"features", "bottom", "auxiliary", "gradients"}), parties="joined"

@@ -37,7 +37,8 @@ class Spectral(MomentAttack[SpectralParams]):
 
     summary = "score rows along the direction of largest variance of embeddings (or gradients), without labels"
     reference = (
-        "Sun et al., Label Leakage and Protection from Forward Embedding in VFL, 2022; Tran et al., NeurIPS 2018"
+        "Sun et al. 2022, Label Leakage and Protection from Forward Embedding in Vertical Federated Learning; Tran "
+        "et al. 2018, Spectral Signatures in Backdoor Attacks"
     )
     Params = SpectralParams
     in_default = {}  # noqa: RUF012 - a constant

@@ -40,7 +40,11 @@ class Unmix(GradientCompletion):
     """
 
     summary = "undo the mixing of rows in received gradients by least squares, then complete them (gradient_completion)"
-    reference = "after Fu et al., USENIX Security 2022 (completion); Zhang et al. 2018 and Huang et al. 2020 (mixing)"
+    reference = (
+        "Fu et al. 2022, Label Inference Attacks Against Vertical Federated Learning (completion); Zhang et al. "
+        "2018, mixup: Beyond Empirical Risk Minimization; Huang et al. 2020, InstaHide: Instance-hiding Schemes for "
+        "Private Distributed Learning"
+    )
     capabilities = AttackCapabilities(sees=frozenset({"mixtures", "features", "bottom", "auxiliary"}), parties="joined")
     choice = "unmix"
 

@@ -38,8 +38,9 @@ class Wgi(Attack[WgiParams]):
 
     summary = "find the rows whose gradients a client uploaded, through its network, which the server knows"
     reference = (
-        "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019; Zhao et al., iDLG, arXiv 2001.02610; Geiping et al., "
-        "Inverting Gradients, NeurIPS 2020; FedAdOb's WGI"
+        "Zhu et al. 2019, Deep Leakage from Gradients; Zhao et al. 2020, iDLG: Improved Deep Leakage from Gradients; "
+        "Geiping et al. 2020, Inverting Gradients - How Easy Is It to Break Privacy in Federated Learning?; Gu et "
+        "al. 2024, FedAdOb: Privacy-Preserving Federated Deep Learning with Adaptive Obfuscation (WGI)"
     )
     Params = WgiParams
     capabilities = AttackCapabilities(

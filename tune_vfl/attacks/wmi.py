@@ -45,7 +45,10 @@ class Wmi(Attack[WmiParams]):
     """
 
     summary = "invert the passive party's bottom model, which the label party knows, on the embeddings it received"
-    reference = "He et al., Model Inversion Attacks Against Collaborative Inference, ACSAC 2019; FedAdOb's CAFE"
+    reference = (
+        "He et al. 2019, Model Inversion Attacks Against Collaborative Inference; Gu et al. 2024, FedAdOb: "
+        "Privacy-Preserving Federated Deep Learning with Adaptive Obfuscation (CAFE)"
+    )
     Params = WmiParams
     capabilities = AttackCapabilities(
         goal="features",

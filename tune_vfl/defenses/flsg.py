@@ -30,7 +30,9 @@ class Flsg(Substituting[FlsgParams]):
     """
 
     summary = "random numbers at a small cosine distance of the cut gradient, in its place"
-    reference = "Fan et al. 2024, FLSG, a defense against inference attacks in vertical federated learning"
+    reference = (
+        "Fan et al. 2024, FLSG: A Novel Defense Strategy Against Inference Attacks in Vertical Federated Learning"
+    )
     Params = FlsgParams
 
     def rule(self) -> Rule:

@@ -110,7 +110,7 @@ class Gafm(Defense[GafmParams]):
     """
 
     summary = "a critic's lesson mixed with that of randomized responses, each at unit length"
-    reference = "Han et al. 2023, GAFM: Protecting Label Leakage in Split Learning by Generative Adversarial Training"
+    reference = "Han et al. 2023, GAN-based Vertical Federated Learning for Label Protection (GAFM)"
     paper_attacks = ("norm", "mean", "median")
     Params = GafmParams
     capabilities = DefenseCapabilities(

@@ -21,7 +21,10 @@ class GafmMarvell(Pipeline[GafmMarvellParams]):
     """
 
     summary = "gafm's mixed gradient, then marvell's noise on it"
-    reference = "Han et al. 2023, GAFM, appendix (G-M); Li et al. 2022"
+    reference = (
+        "Han et al. 2023, GAN-based Vertical Federated Learning for Label Protection (appendix, G-M); Li et al. "
+        "2022, Label Leakage and Protection in Two-party Split Learning"
+    )
     paper_attacks = ("norm", "mean", "median")
     Params = GafmMarvellParams
     stages = (Gafm, Marvell)

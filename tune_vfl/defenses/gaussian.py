@@ -52,7 +52,9 @@ class Gaussian(Defense[GaussianParams]):
     """
 
     summary = "Gaussian noise on the cut gradient, on the embedding, or on a client's update"
-    reference = "Gu et al. 2024, FedAdOb: the baseline DP"
+    reference = (
+        "Gu et al. 2024, FedAdOb: Privacy-Preserving Federated Deep Learning with Adaptive Obfuscation (baseline DP)"
+    )
     paper_attacks = ("pmc",)
     Params = GaussianParams
     capabilities = DefenseCapabilities(

@@ -48,7 +48,10 @@ class Geno(Defense[GenoParams]):
     """
 
     summary = "rows of outstanding norm are not sent, or nothing is to a party that drifts"
-    reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    reference = (
+        "Yan et al. 2025, LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy "
+        "in Vertical Federated Learning"
+    )
     paper_attacks = ("pmc", "active", "direct")
     Params = GenoParams
     capabilities = DefenseCapabilities(stackable=True, scale_sensitive=True)

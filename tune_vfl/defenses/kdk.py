@@ -24,7 +24,9 @@ class Kdk(TeacherLabels):
     """
 
     summary = "soft labels over the k classes that a teacher finds likeliest"
-    reference = "Arazzi et al. 2024, KDk: A Defense Mechanism Against Label Inference Attacks in VFL"
+    reference = (
+        "Arazzi et al. 2024, KDk: A Defense Mechanism Against Label Inference Attacks in Vertical Federated Learning"
+    )
     paper_attacks = ("pmc", "active", "direct")
     Params = KdkParams
     published_teachers = {"image": "resnet50", "text": "bert"}  # noqa: RUF012 - a constant

@@ -92,7 +92,9 @@ class Labobf(Defense[LabobfParams]):
     """
 
     summary = "classes split by random columns of all parties and trained on as interleaved numbers"
-    reference = "He et al., LabObf: A Label Protection Scheme for Vertical Federated Learning Through Label Obfuscation"
+    reference = (
+        "He et al. 2024, LabObf: A Label Protection Scheme for Vertical Federated Learning Through Label Obfuscation"
+    )
     paper_attacks = ("pmc", "embedding_extension")
     Params = LabobfParams
     capabilities = DefenseCapabilities(

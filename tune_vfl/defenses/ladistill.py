@@ -30,7 +30,10 @@ class Ladistill(TeacherLabels):
     """
 
     summary = "soft labels around the first choice of a light teacher"
-    reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    reference = (
+        "Yan et al. 2025, LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy "
+        "in Vertical Federated Learning"
+    )
     paper_attacks = ("pmc", "active", "direct")
     Params = LadistillParams
     published_teachers = {"image": "resnet20", "text": "distilbert"}  # noqa: RUF012 - a constant

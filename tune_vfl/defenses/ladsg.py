@@ -21,7 +21,10 @@ class Ladsg(Pipeline[LadsgParams]):
     """
 
     summary = "ladistill, sgsub and geno, one after the other"
-    reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    reference = (
+        "Yan et al. 2025, LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy "
+        "in Vertical Federated Learning"
+    )
     paper_attacks = ("pmc", "active", "direct")
     Params = LadsgParams
     stages = (Ladistill, Sgsub, Geno)

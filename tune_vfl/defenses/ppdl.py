@@ -46,7 +46,10 @@ class Ppdl(Defense[PpdlParams]):
     """
 
     summary = "a random share of the cut gradient's entries, clipped and noised"
-    reference = "Shokri and Shmatikov 2015, Privacy-Preserving Deep Learning; Fu et al. 2022"
+    reference = (
+        "Shokri and Shmatikov 2015, Privacy-Preserving Deep Learning; Fu et al. 2022, Label Inference Attacks "
+        "Against Vertical Federated Learning"
+    )
     paper_attacks = ("pmc", "active", "direct")
     Params = PpdlParams
     capabilities = DefenseCapabilities(stackable=True, scale_sensitive=True, random=("gradients",))

@@ -38,7 +38,10 @@ class Sgsub(Substituting[SgsubParams]):
     """
 
     summary = "random numbers near the cut gradient, in its order, in its place"
-    reference = "LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy in VFL"
+    reference = (
+        "Yan et al. 2025, LADSG: Label-Anonymized Distillation and Similar Gradient Substitution for Label Privacy "
+        "in Vertical Federated Learning"
+    )
     paper_attacks = ("pmc", "active", "direct")
     Params = SgsubParams
 

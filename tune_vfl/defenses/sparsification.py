@@ -55,7 +55,9 @@ class Sparsification(Defense[SparsificationParams]):
     """
 
     summary = "only the largest entries of what is sent, the rest kept for later"
-    reference = "Lin et al. 2018, Deep Gradient Compression; a baseline of FedAdOb"
+    reference = (
+        "Lin et al. 2018, Deep Gradient Compression: Reducing the Communication Bandwidth for Distributed Training"
+    )
     paper_attacks = ("pmc",)
     Params = SparsificationParams
     weakest = {"drop": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
