@@ -112,8 +112,10 @@ class Evaluation(Strict):
 
     @property
     def place(self) -> str:
-        """Its data set, and which one that stands in for."""
-        return f"{self.row.dataset} on {self.dataset}" if self.stands_in else self.dataset
+        """Its data set, and which one that stands in for: ``criteo``, ``cifar10 on mnist``, ``cifar10 sample``."""
+        if not self.stands_in:
+            return self.dataset
+        return f"{self.dataset} sample" if self.dataset == self.row.dataset else f"{self.row.dataset} on {self.dataset}"
 
     @property
     def label(self) -> str:
