@@ -118,6 +118,42 @@ def test_a_signal_that_was_swallowed_is_raised_by_the_next_check_and_at_the_late
         assert capfd.readouterr().err == "left\n"
 
 
+class Swallows:
+    """Is interrupted where Python swallows what is raised, as around a fork."""
+
+    def __del__(self) -> None:
+        send_and_wait(signal.SIGINT)
+
+
+def test_what_python_swallowed_is_raised_before_the_next_block_begins_and_prints_no_traceback(capfd):
+    began = []
+
+    def swallow():
+        with answered(lambda: "outer"):
+            Swallows()
+            with answered(lambda: "inner"):
+                began.append("inner")
+
+    hook = sys.unraisablehook
+    with pytest.raises(Interrupted):
+        swallow()
+    assert began == []
+    assert sys.unraisablehook == hook
+    assert capfd.readouterr().err == "outer\n"
+
+
+def test_what_python_swallows_of_others_is_still_told(monkeypatch):
+    class Fails:
+        def __del__(self) -> None:
+            raise ValueError("of another")
+
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda swallowed: told.append(swallowed.exc_type))
+    with answered(lambda: "words"):
+        Fails()
+    assert told == [ValueError]
+
+
 def test_nothing_is_left_behind(ctrl_c):
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     with answered(lambda: "left"):

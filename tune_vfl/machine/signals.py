@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -40,7 +41,8 @@ Left = Interrupted
 class answered:  # noqa: N801 - reads as what it does to a block
     """Answer signals inside a block: write ``words()`` to stderr and raise :class:`Interrupted`.
 
-    Of nested blocks the innermost answers. Outside the main thread, where signals cannot be handled, nothing changes.
+    Of nested blocks the innermost answers; what was swallowed in the outer one is raised before the inner one begins.
+    Outside the main thread, where signals cannot be handled, nothing changes.
 
     Args:
         words: says what is kept and how to go on. It must not wait for anything.
@@ -51,17 +53,24 @@ class answered:  # noqa: N801 - reads as what it does to a block
     def __init__(self, words: Callable[[], str], *, stop: Callable[[], None] | None = None) -> None:
         self._words, self._stop = words, stop
         self._before: dict[signal.Signals, Any] = {}
+        self._hook_before: Callable[[Any], object] = sys.unraisablehook
         self._interrupted: Interrupted | None = None
         self._raised_at = -math.inf
 
     def __enter__(self) -> answered:
         if threading.current_thread() is threading.main_thread():
+            outer = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+            if isinstance(outer, answered):
+                outer.check()
             self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            self._hook_before, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._before:
+            sys.unraisablehook = self._hook_before
         if error is not self._interrupted:
             self.check(error)
 
@@ -69,6 +78,11 @@ class answered:  # noqa: N801 - reads as what it does to a block
         """Raise again what a callback has swallowed, or a library has turned into an error of its own."""
         if self._interrupted is not None:
             raise self._interrupted from cause
+
+    def _unraisable(self, swallowed: Any) -> None:
+        """Print no traceback where Python itself swallows the interrupt: in a finalizer, or around a fork."""
+        if swallowed.exc_value is not self._interrupted:
+            self._hook_before(swallowed)
 
     def _handle(self, number: int, _frame: object) -> None:
         if number == signal.SIGINT and self._stop is not None:
