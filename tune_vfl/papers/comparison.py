@@ -117,7 +117,7 @@ def _judged(cell: Cell, formula: str, kept: Kept, repeats: int | None, *, not_ru
         return replace(cell, says=_failed(kept) or f"not run here: {price}")
     verdict = verdict_of(cell.published, repeats, ours.mean, ours.std, ours.seeds)
     why = evaluation.row.why
-    unknown = OTHER_DATA if evaluation.stands_in else UNKNOWN
+    unknown = OTHER_DATA if evaluation.stands_in or evaluation.data.unlike else UNKNOWN
     says = "" if verdict == "reproduced" else why.get(heading, why.get(ALL, unknown))
     return replace(
         cell,
