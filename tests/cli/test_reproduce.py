@@ -35,6 +35,15 @@ def test_a_table_is_answered_from_what_is_kept_with_a_price_where_there_is_nothi
     assert "31.0" in page.read_text(encoding="utf-8")
 
 
+def test_a_table_whose_files_are_missing_names_them_and_does_not_end_well(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNE_VFL_DATA", str(tmp_path))
+    code, out, err = run("reproduce", "gafm-table2", "--dataset", "spambase", "--seeds", 2)
+    assert (code, "0 of 16 numbers have a verdict" in out) == (3, True)
+    assert f"nothing was measured: {tmp_path / 'spambase' / 'spambase.data'}: no such file" in err
+
+
 def test_a_figure_without_numbers_says_so(run: Run) -> None:
     code, out, _ = run("reproduce", "kdk-figure7")
     assert (code, "no numbers in the text" in out) == (0, True)

@@ -72,7 +72,7 @@ def reproduce(
     A number is reproduced when the published mean lies within two standard errors of ours, the paper's added where it
     gives a deviation and its repeats, and half of its last digit; else ours is higher or lower, with the reason.
 
-    Exits 3 when a seed could not be measured, and 130 when it was stopped.
+    Exits 3 when a seed could not be measured, or nothing for lack of files, and 130 when it was stopped.
 
     Example: `tune-vfl reproduce gafm-table2 --dataset spambase --seeds 10`
     """
@@ -100,7 +100,10 @@ def reproduce(
     _write(page, Overview((found,)))
     if ended.stopped:
         raise typer.Exit(STOPPED)
-    if ended.failed:
+    nothing = "" if found.judged or budget == 0 else next(iter(ended.refused.values()), "")
+    if nothing:
+        say(f"{table}: nothing was measured: {nothing}")
+    if ended.failed or nothing:
         raise typer.Exit(WITH_FAILURES)
 
 
