@@ -213,7 +213,8 @@ def _own(row: Row) -> str:
 def _confirmed(point: JointPoint) -> str:
     if (again := point.again) is None or again.utility is None:
         return ""
-    numbers = f"{formatting.short(again.utility)} / {formatting.score(again.leakage)}, {again.seeds} seeds"
+    leakage = "–" if again.leakage is None else formatting.short(again.leakage)
+    numbers = f"{formatting.short(again.utility)} / {leakage}, {again.seeds} seeds"
     return numbers if again.confirmed else f"left the front: {numbers}"
 
 
