@@ -107,7 +107,8 @@ def test_private_names_stay_in_their_package(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
 def test_files_and_functions_are_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) < LONGEST_FILE
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines < LONGEST_FILE, f"{named(path)} has {lines} lines: put a part of its own into a file beside it"
     functions = [n for n in nodes_of(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     assert [f.name for f in functions if (f.end_lineno or f.lineno) - f.lineno >= LONGEST_FUNCTION] == []
 
@@ -138,9 +139,10 @@ def test_the_defaults_of_a_defense_lie_in_its_range(name: str, classes: int) -> 
         pytest.skip(f"{name} is for two classes")
     space = load_space(name, num_classes=classes)
     defaults = cls.Params.model_validate(cls.completed({}, num_classes=classes)).model_dump()
-    assert space.holds({k: defaults[k] for k in space.params})
+    searched = {k: defaults[k] for k in space.params}
+    assert space.holds(searched), f"search_spaces/{name}.yaml: the ranges leave out the defaults, {searched}"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").glob("*.yaml")), ids=named)
 def test_every_search_space_belongs_to_a_defense(path: Path) -> None:
-    assert path.stem in DEFENSES
+    assert path.stem in DEFENSES, f"no @defense({path.stem!r}): name the file as the defense, or remove it"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONTRIBUTING = Path(__file__).parent.parent / "CONTRIBUTING.md"
 
 USE = """
@@ -86,6 +88,16 @@ def python(folder: Path, *arguments: str, given: str = "") -> None:
 def test_the_example_of_contributing_is_a_working_plug_in(tmp_path: Path) -> None:
     install(tmp_path)
     python(tmp_path, "-c", USE)
+
+
+def test_the_example_passes_the_lint_of_the_library() -> None:
+    pytest.importorskip("ruff", reason="in the extra dev")
+    root = CONTRIBUTING.parent
+    for words in (["check"], ["format", "--check"]):
+        command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", "tune_vfl/defenses/shrink.py", "-"]
+        example = block("python", '@defense("shrink")')
+        done = subprocess.run(command, cwd=root, input=example, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_fixed_parameters_need_no_space_and_a_search_says_what_it_needs(tmp_path: Path) -> None:

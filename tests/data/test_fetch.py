@@ -84,4 +84,4 @@ def test_what_nobody_offers_is_said_with_its_source(root: Path, capsys: pytest.C
 
 def test_nothing_is_fetched_unasked() -> None:
     offered = {name for name in DATASETS.names() if "fetch" in vars(DATASETS[name])}
-    assert offered == {*FETCHED, "covtype"}
+    assert offered == {*FETCHED, "covtype"}, "a loader with a `fetch` of its own is tested above, and listed in FETCHED"

@@ -67,9 +67,10 @@ def test_every_loader_describes_itself(name):
     loader = DATASETS[name]
     assert issubclass(loader, Loader)
     assert loader.name == name
-    assert loader.summary
-    assert loader.reference
-    assert all(field.description for field in loader.Options.model_fields.values())
+    assert getattr(loader, "summary", ""), f"{name}: `summary` is its line in `tune-vfl list datasets`"
+    assert getattr(loader, "reference", ""), f"{name}: `reference` says where the data come from"
+    without = [option for option, field in loader.Options.model_fields.items() if not field.description]
+    assert not without, f"{name}: give these options a Field with a description: {without}"
 
 
 def test_digits_are_the_left_and_the_right_half():

@@ -38,10 +38,11 @@ FILES = table("files, under the data root")
 
 def test_the_table_holds_every_data_set_in_order() -> None:
     # Other tests register data sets of their own.
-    assert list(SETS) == [name for name in DATASETS.names() if DATASETS[name].__module__.startswith("tune_vfl.data.")]
+    named = [name for name in DATASETS.names() if DATASETS[name].__module__.startswith("tune_vfl.data.")]
+    assert list(SETS) == named, "docs/datasets.md: give each data set a row of the table that begins with `source`"
     assert {row["run here on"] for row in SETS.values()} == KINDS
     bundled_or_own = {n for n, row in SETS.items() if row["source"] in ("scikit-learn", "yours")}
-    assert set(FILES) == set(SETS) - bundled_or_own
+    assert set(FILES) == set(SETS) - bundled_or_own, "docs/datasets.md: say in the table of files where its files lie"
 
 
 def loaded(name: str) -> Dataset | str:
@@ -86,4 +87,5 @@ def test_every_measured_row_is_of_a_data_set() -> None:
     ]
     assert set(measured) <= set(SETS)
     here = {name for name, row in SETS.items() if row["run here on"] in ("official", "sample")}
-    assert here <= set(measured)
+    missing = here - set(measured)
+    assert not missing, f"docs/datasets.md, Undefended: run the command there for {missing}, and add the rows"

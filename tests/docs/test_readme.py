@@ -1,4 +1,4 @@
-"""README: its first spec is valid as it stands, on data that come with the package."""
+"""README: its first spec is valid as it stands, on data that come with the package; it names every method."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.data.base import DATASETS
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.models.base import MODELS
+from tune_vfl.registry import Registry
+from tune_vfl.samplers.base import SAMPLERS
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
@@ -22,3 +29,34 @@ def test_the_first_spec_is_valid_without_public_data(
     name = re.findall(r"^study: (\w+)$", spec.read_text(encoding="utf-8"), re.MULTILINE)[0]
     assert f"campaign {name}: 4 studies" in out
     assert f"tune-vfl search {name}.yaml" in README
+
+
+def names(registry: Registry) -> list[str]:
+    """The methods of the library itself; other tests register some of their own."""
+    return [name for name in registry.names() if registry[name].__module__.startswith("tune_vfl.")]
+
+
+METHODS = README.partition("## Methods")[2].partition("\n## ")[0]
+LISTS = {"defenses": DEFENSES, "data sets": DATASETS, "models": MODELS, "samplers": SAMPLERS}
+LISTED = [(row, name) for row, registry in LISTS.items() for name in names(registry)]
+
+
+def told(row: str) -> set[str]:
+    """The names in one row of the first table of Methods."""
+    (line,) = [line for line in METHODS.splitlines() if line.startswith(f"| {row} |")]
+    return {name for quoted in line.split("`")[1::2] for name in quoted.split() if name.islower()}
+
+
+@pytest.mark.parametrize(("row", "name"), LISTED)
+def test_every_method_is_named(row: str, name: str) -> None:
+    assert name in told(row), f"README.md, Methods: write {name} into the row `{row}`"
+
+
+@pytest.mark.parametrize("name", names(ATTACKS))
+def test_every_attack_is_described(name: str) -> None:
+    assert re.search(rf"^\|[^|]*`{name}`[^|]*\|", METHODS, re.MULTILINE), f"README.md, Methods: give {name} a row"
+
+
+@pytest.mark.parametrize("row", LISTS)
+def test_nothing_else_is_named(row: str) -> None:
+    assert told(row) <= set(names(LISTS[row]))

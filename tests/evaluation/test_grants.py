@@ -108,5 +108,6 @@ def test_before_a_training_there_is_nothing_that_must_be_kept_of_one() -> None:
 
 def test_every_grant_is_asked_for_and_every_name_asked_for_is_one() -> None:
     asked = {name for attack in ATTACKS for name in ATTACKS[attack].capabilities.sees}
-    assert asked <= set(GRANTS.names())
-    assert set(GRANTS.names()) - asked <= {"class_prior"}
+    unknown = asked - set(GRANTS.names())
+    assert not unknown, f"some `sees` lists {unknown}; a grant is a class with @grant in tune_vfl/evaluation/grants/"
+    assert set(GRANTS.names()) - asked <= {"class_prior"}, "a grant that no attack lists in `sees` is left out"

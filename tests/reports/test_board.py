@@ -51,7 +51,10 @@ def test_each_entrys_command_plans_what_was_measured(name: str) -> None:
             pytest.skip(f"{name} needs public data: {error}")
         if entry.measure == MEASURE:
             different = planned.difference(entry.packed.studies[0].planned)
-            assert different == [], f"{path}: search it again, `{entry.command}`, and add it, or remove it"
+            assert different == [], (
+                f"{path}: search it again, `{entry.command}`, and add it, or remove it; where every entry differs, "
+                "trials are measured otherwise than before: raise MEASURE in tune_vfl/spec/cell.py"
+            )
 
 
 def test_the_pages_show_the_entries_as_they_are() -> None:
