@@ -122,7 +122,8 @@ def _lead(found: Sequence[Shelf]) -> str:
     days = sorted({row.entry.date for shelf in found for row in shelf.every})
     when = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "never"
     return (
-        f"How much label leakage {formatting.count(len(defenses), 'defense')} leave, and at what cost, on "
+        f"How much label leakage {formatting.count(len(defenses), 'defense leaves', 'defenses leave')}, and at what "
+        "cost, on "
         f"{formatting.count(len(found), 'data set')}: {settings} settings, measured {when}. Each data set has one "
         "file of conditions, the same for all defenses."
     )

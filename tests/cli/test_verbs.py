@@ -238,7 +238,7 @@ def test_a_campaign_on_one_screen(run, spec):
     code, out, _ = run("validate", spec(matrix=MATRIX, attacks=["pmc", "norm"]), "--set", "budget.trials=12")
     assert code == 0
     assert "campaign tiny: 3 studies, 12 trials, 0 of them done" in out
-    assert "trainings: about" in out
+    assert "trainings alone: about" in out
     assert "two classes" in out.partition("left out:")[2]
     assert len(out.splitlines()) < 24
 

@@ -169,7 +169,12 @@ JOINED = {
         {},
         ["a.csv and", "b.csv", "both hold the label column 'y'", "remove it from all files but one"],
     ),
-    "no id in one": (A.replace("i,p", "j,p"), B, {}, ["a.csv", "no column 'i'", "the id"]),
+    "no id in one": (
+        A.replace("i,p", "j,p"),
+        B,
+        {},
+        ["a.csv", "no column 'i'", "the id", "it has: j, p", "one name in all files: rename it"],
+    ),
     "an id repeats": (
         A + "3,5\n",
         B,

@@ -110,6 +110,7 @@ def test_a_study_of_the_ledger_becomes_an_entry(mine: Path, tmp_path: Path, run:
     assert {path.name for path in written} == {"board.md", "board.csv", "board-page.html", "board-breast_cancer.svg"}
     shown = (tmp_path / "docs" / "board-page.html").read_text(encoding="utf-8")
     assert "http" not in shown, "it needs nothing but itself"
+    assert "How much label leakage 1 defense leaves, and at what cost" in shown
 
 
 def test_another_training_is_refused_and_nothing_is_written(mine: Path) -> None:
@@ -117,6 +118,11 @@ def test_another_training_is_refused_and_nothing_is_written(mine: Path) -> None:
     conditions.write_text(conditions.read_text(encoding="utf-8") + "training: {epochs: 5}\n", encoding="utf-8")
     with pytest.raises(StudyError, match=r"other conditions.*training\.epochs: 5 -> 30"):
         add(Entry.read(SOME).record.name, mine)
+    text = conditions.read_text(encoding="utf-8").replace("attacks: default", "attacks: [norm]")
+    conditions.write_text(text.replace("seeds: 3", "seeds: 2"), encoding="utf-8")
+    with pytest.raises(StudyError, match=r"\.\.\.; .*and \d+ more") as refused:
+        add(Entry.read(SOME).record.name, mine)
+    assert len(str(refused.value)) < 800
     assert sorted(mine.iterdir()) == [conditions]
 
 

@@ -30,7 +30,10 @@ def show_campaign(
         f"campaign {plan.name}: {count(len(plan.studies), 'study', 'studies')}, {plan.trials} trials, {done} of them "
         f"done; {plan.studies[0].spec.budget.seeds} seeds"
     )
-    emit(f"trainings: about {_minutes(minutes)} on this machine, from an epoch timed here; attacks and floors on top")
+    emit(
+        f"trainings alone: about {_minutes(minutes)} on this machine, from an epoch timed here; "
+        "attacks and floors come on top"
+    )
     for dataset in dict.fromkeys(s.cell.dataset.name for s in plan.studies):
         first = next(s for s in plan.studies if s.cell.dataset.name == dataset)
         data, cell = studies[first.name]["data"], first.cell
@@ -76,5 +79,5 @@ def _general(reason: str, study: str) -> str:
 
 def _minutes(minutes: float) -> str:
     if minutes < 1:
-        return f"{60 * minutes:.0f} seconds"
+        return count(round(60 * minutes), "second")
     return count(round(minutes), "minute") if minutes < 90 else f"{minutes / 60:.1f} hours"

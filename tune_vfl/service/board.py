@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tune_vfl.records.packed import Packed
     from tune_vfl.records.plans import PlannedStudy
 
+LONGEST_DIFFERENCE = 120
+"""Characters of a difference from the conditions that a message shows."""
+
 
 def add(name: str, board: Path, storage: str | None = None) -> list[Path]:
     """Write an entry for a study, or for each study of a campaign, in the place of an earlier one.
@@ -99,7 +102,8 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) 
         different = replanned(packed, raw).difference(planned)
         if not different:
             return path
-        told.append(f"{path}: {'; '.join(different[:3])}")
+        more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
+        told.append(f"{path}: {'; '.join(_cut(line) for line in different[:3])}{more}")
     if not told:
         raise StudyError(
             f"study {planned.name!r}: the board has no conditions for data set {planned.cell.dataset.name!r}; it has "
@@ -109,6 +113,11 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) 
         f"study {planned.name!r} was searched under other conditions than the board's ({' | '.join(told)}); search "
         "again from the board's file: `tune-vfl search board/DATASET.yaml --set defense=NAME --set study=NEW`"
     )
+
+
+def _cut(difference: str) -> str:
+    """Return a difference, cut where a whole space or list of attacks stands in it."""
+    return difference if len(difference) <= LONGEST_DIFFERENCE else f"{difference[: LONGEST_DIFFERENCE - 3]}..."
 
 
 def replanned(packed: Packed, conditions: Mapping[str, Any]) -> PlannedStudy:

@@ -30,6 +30,8 @@ from tune_vfl.testing.gradients import CASES, Case, MadeUpRows, context_of, make
 TOLERANCE = 1e-6
 """Largest difference between a member of a pack and the same trial alone, per call."""
 
+_UNDECLARED = 'the sent gradients are drawn anew: declare DefenseCapabilities(random=("gradients",))'
+
 
 def build(
     defense: type[Defense], params: Strict | Sequence[Strict], case: Case, rows: MadeUpRows, seed: int | list[int]
@@ -166,13 +168,14 @@ class DefenseContract:
         rows = rows_for(defense, case)
         params = fitting(defense, case)
         first, again, new = (run(build(defense, params, case, rows, seed), rows) for seed in (0, 0, 1))
-        assert all(torch.equal(first[name], again[name]) for name in first)
+        alike = all(torch.equal(first[name], again[name]) for name in first)
+        assert alike, "one seed gave two results: every draw must come from self.streams"
         for what, part in {"gradients": _gradients, "labels": _labels}.items():
             same = all(torch.equal(a, b) for a, b in zip(part(first), part(new), strict=True))
             if what in defense.capabilities.random:
-                assert not same
+                assert not same, f"random names {what!r}, and another seed draws the same: draw from self.streams"
             elif what == "gradients":
-                assert same
+                assert same, _UNDECLARED
 
     def test_parties_and_steps_draw_their_own_noise(self, defense: type[Defense], case: Case) -> None:
         """Two parties with equal gradients, and two steps of one party, never get the same noise."""
@@ -180,10 +183,10 @@ class DefenseContract:
         made = build(defense, fitting(defense, case), case, rows, 0)
         sent = [cut(made, rows.grad, rows.y, party=party) for party in (0, 1, 0)]
         if "gradients" in defense.capabilities.random:
-            assert not torch.equal(sent[0], sent[1])
-            assert not torch.equal(sent[0], sent[2])
+            assert not torch.equal(sent[0], sent[1]), "two parties got the same noise: name a stream for each party"
+            assert not torch.equal(sent[0], sent[2]), "two steps got the same noise: keep the stream between calls"
         else:
-            assert torch.equal(sent[0], sent[1])
+            assert torch.equal(sent[0], sent[1]), _UNDECLARED
 
     def test_a_defense_that_needs_a_context_says_so(self, defense: type[Defense]) -> None:
         """In a loop that offers none it is refused with the reason; any other goes on without."""

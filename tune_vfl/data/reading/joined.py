@@ -44,8 +44,15 @@ class Joined:
     notes: tuple[str, ...]
 
 
-def require(frame: pd.DataFrame, column: str, role: str, path: Path) -> None:
+def require(frame: pd.DataFrame, column: str, role: str, path: Path, remedy: str = "") -> None:
     """Check that a file has a column.
+
+    Args:
+        frame: its rows.
+        column: the name that it must have.
+        role: what the column is, for the message.
+        path: where the file is.
+        remedy: the end of the message.
 
     Raises:
         DataError: naming the nearest column and those that the file has.
@@ -57,7 +64,7 @@ def require(frame: pd.DataFrame, column: str, role: str, path: Path) -> None:
     near = difflib.get_close_matches(column.lower(), by_lower, n=1)
     hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ";"
     alone = "; if these are several, separate columns by , ; or tab, or set `separator`" if len(header) == 1 else ""
-    raise DataError(f"{path}: the header has no column {column!r}, {role}{hint} it has: {shown(header)}{alone}")
+    raise DataError(f"{path}: the header has no column {column!r}, {role}{hint} it has: {shown(header)}{alone}{remedy}")
 
 
 def join(
@@ -90,7 +97,7 @@ def join(
     paths = {name: path for name, (path, _) in files.items()}
     label_party = _label_party(frames, paths, label)
     for name, frame in frames.items():
-        require(frame, id_column, "the id", paths[name])
+        require(frame, id_column, "the id", paths[name], "; it must have one name in all files: rename it in this one")
         frame[id_column] = _ids(frame[id_column], missing)
         _check_unique(frame[id_column], paths[name], id_column)
     shared = set.intersection(*(set(frame[id_column]) - {""} for frame in frames.values()))
