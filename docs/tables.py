@@ -11,6 +11,7 @@ from docutils.statemachine import StringList
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.evaluation.grants.base import GRANTS
+from tune_vfl.evaluation.portfolios import members
 from tune_vfl.registry import Registry
 from tune_vfl.spaces.named import named_spaces
 from tune_vfl.spec import HORIZONTAL
@@ -58,6 +59,18 @@ def classes(
     return lines
 
 
+def portfolios() -> list[str]:
+    """Return the members of the portfolios of attacks on labels, and with which parameters each is in them."""
+    lines = ["| attack | in `default` | in `thorough` |", "|---|---|---|"]
+    default, thorough = ({attack.name: attack for attack in members(name)} for name in ("default", "thorough"))
+    for name, cls in ((name, ATTACKS[name]) for name in thorough):
+        own = cls.Params().model_dump()
+        here = default[name].params.model_dump() if name in default else own
+        other = "; ".join(f"`{k}: {list(v) if isinstance(v, tuple) else v}`" for k, v in here.items() if v != own[k])
+        lines.append(f"| `{name}` | {(other or 'defaults') if name in default else '-'} | defaults |")
+    return lines
+
+
 def seen() -> list[str]:
     """Return who runs each attack, what it wants, and which knowledge its threat model grants it."""
     lines = ["| attack | run by | wants | sees | |", "|---|---|---|---|---|"]
@@ -92,6 +105,7 @@ def changed() -> list[str]:
 PAGES: dict[str, Callable[[], list[str]]] = {
     "defenses": defenses,
     "attacks": attacks,
+    "portfolios": portfolios,
     "seen": seen,
     "grants": grants,
     "changed": changed,

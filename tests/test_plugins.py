@@ -76,6 +76,26 @@ def install(folder: Path) -> None:
     (info / "entry_points.txt").write_text("[tune_vfl.defenses]\nshrink = my_defense\n")
 
 
+ATTACKED = """
+from tune_vfl import evaluate
+found = evaluate("breast_cancer", attacks=["default", "peak"], seeds=1, settings=["training.epochs=3"])
+assert {"norm", "peak"} <= set(found["attacks"]), found
+"""
+
+
+def install_attack(folder: Path) -> None:
+    """Put the example of docs/new-attack.md, its test and its entry point where Python finds them."""
+    page = (CONTRIBUTING.parent / "docs" / "new-attack.md").read_text(encoding="utf-8")
+    files = dict(re.findall(r"Save as `([\w.]+)`:\n\n```\w+\n(.*?)```", page, re.DOTALL))
+    for name in ("peak.py", "test_peak.py"):
+        (folder / name).write_text(files[name])
+    info = folder / "peak-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: peak\nVersion: 0.1\n")
+    assert '[project.entry-points."tune_vfl.attacks"]\npeak = "peak"\n' in files["pyproject.toml"]
+    (info / "entry_points.txt").write_text("[tune_vfl.attacks]\npeak = peak\n")
+
+
 def python(folder: Path, *arguments: str, given: str = "") -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))}
     command = [sys.executable, *arguments]
@@ -113,3 +133,9 @@ def test_the_example_keeps_the_contract_of_defenses(tmp_path: Path) -> None:
 def test_the_space_of_the_example_holds_with_its_parameters(tmp_path: Path) -> None:
     install(tmp_path)
     python(tmp_path, "-c", SPACE, given=block("yaml", "factor"))
+
+
+def test_the_attack_of_the_page_is_a_working_plug_in(tmp_path: Path) -> None:
+    install_attack(tmp_path)
+    python(tmp_path, "-c", ATTACKED)
+    python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "test_peak.py")

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("[!.]*/README.md")])
@@ -52,6 +53,14 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         there = (page.parent / target).resolve() if target else page
         assert there.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(there), f"{page.name}: {target}#{anchor}"
+
+
+def test_the_entry_for_bibtex_is_that_of_the_citation_file() -> None:
+    citation, entry = yaml.safe_load(text(ROOT / "CITATION.cff")), text(ROOT / "docs" / "cite.md")
+    assert re.findall(r"^  (version|date) +=? ?= \{(.*)\}", entry, re.MULTILINE) == [
+        ("version", str(citation["version"])),
+        ("date", str(citation["date-released"])),
+    ]
 
 
 @pytest.mark.slow  # trains

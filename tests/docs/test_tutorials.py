@@ -78,7 +78,7 @@ def test_a_defense_of_ones_own_is_attacked(folder: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.slow  # minutes: searches, confirmations, an installation
-@pytest.mark.parametrize("page", ["first-decision", "own-table", "new-defense"])
+@pytest.mark.parametrize("page", ["first-decision", "own-table", "new-defense", "new-attack"])
 def test_every_command_of_a_tutorial_does_its_work(page: str, folder: Path) -> None:
     installed = folder.parent / "installed"
     environment = {
@@ -100,6 +100,8 @@ def test_every_command_of_a_tutorial_does_its_work(page: str, folder: Path) -> N
     if page == "new-defense":
         assert "equal_norm" in told
         assert (folder / "compare/index.html").is_file()
+    if page == "new-attack":
+        assert "peak" in told
     if page == "first-decision":
         assert "Deploy laplace scale=0.01 on digits" in told
         assert "Nothing is recommended on breast_cancer while a check fails" in told

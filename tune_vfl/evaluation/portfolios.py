@@ -48,7 +48,7 @@ def expanded(listed: Sequence[Named], task: Task) -> list[Attack[Strict]]:
             found[named.name] = build_attack(named)
             continue
         fitting = [
-            a for a in _members(named.name, horizontal=task.cell.federation.horizontal) if not list(misfits_of(a, task))
+            a for a in members(named.name, horizontal=task.cell.federation.horizontal) if not list(misfits_of(a, task))
         ]
         if not fitting:
             why = f"attacks.{named.name}: no attack of it fits this data set, model and defense"
@@ -57,7 +57,7 @@ def expanded(listed: Sequence[Named], task: Task) -> list[Attack[Strict]]:
     return list(found.values())
 
 
-def _members(portfolio: str, *, horizontal: bool) -> Iterator[Attack[Strict]]:
+def members(portfolio: str, *, horizontal: bool = False) -> Iterator[Attack[Strict]]:
     """Yield the attacks of a portfolio; in the horizontal setting all of them are the server's, on features."""
     for name in ATTACKS:
         cls = ATTACKS[name]
