@@ -111,7 +111,11 @@ def test_the_published_hash_of_a_broken_file_is_told(tmp_path: Path) -> None:
         mnist(tmp_path)
 
 
-@pytest.mark.parametrize("zipped", [b"\x1f\x8b\x08\x00broken", gzip.compress(b"x" * 1000, 0)[:500], b"no gzip"])
+@pytest.mark.parametrize(
+    "zipped",
+    [b"\x1f\x8b\x08\x00broken", gzip.compress(b"x" * 1000, 0)[:500], b"no gzip"],
+    ids=["broken", "cut off", "no gzip"],
+)
 def test_a_broken_archive_is_named(tmp_path: Path, zipped: bytes) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(zipped)
