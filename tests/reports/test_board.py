@@ -113,6 +113,17 @@ def test_a_study_of_the_ledger_becomes_an_entry(mine: Path, tmp_path: Path, run:
     assert "How much label leakage 1 defense leaves, and at what cost" in shown
 
 
+def test_conditions_of_the_same_data_that_do_not_fit_the_defense_are_passed_over(mine: Path) -> None:
+    text = (mine / "breast_cancer.yaml").read_text(encoding="utf-8")
+    other = mine / "a_mixture.yaml"
+    other.write_text(text.replace("attacks: default", "attacks: [unmix]"), encoding="utf-8")
+    (file,) = add(Entry.read(SOME).record.name, mine)
+    assert file.parent == mine / "breast_cancer"
+    (mine / "breast_cancer.yaml").unlink()
+    with pytest.raises(StudyError, match=r"a_mixture\.yaml: attack 'unmix'"):
+        add(Entry.read(SOME).record.name, mine)
+
+
 def test_another_training_is_refused_and_nothing_is_written(mine: Path) -> None:
     conditions = mine / "breast_cancer.yaml"
     conditions.write_text(conditions.read_text(encoding="utf-8") + "training: {epochs: 5}\n", encoding="utf-8")

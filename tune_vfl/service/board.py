@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.planning import plan_study, read_study
-from tune_vfl.errors import StudyError, UsageError
+from tune_vfl.errors import SpecError, StudyError, UsageError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.records.board import Entry, settings_of
 from tune_vfl.service.parcels import pack
@@ -99,7 +99,10 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) 
         asked = raw.get("dataset")
         if (asked.get("name") if isinstance(asked, dict) else asked) != planned.cell.dataset.name:
             continue
-        different = replanned(packed, raw).difference(planned)
+        try:
+            different = replanned(packed, raw).difference(planned)
+        except SpecError as error:  # such as a defense that does not fit the other conditions of its data set
+            different = error.problems
         if not different:
             return path
         more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
