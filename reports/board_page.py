@@ -136,7 +136,7 @@ def _together(found: Sequence[Shelf]) -> tuple[tuple[str, ...], list[Line]]:
         for row in shelf.rows:
             best.setdefault(row.point.defense, {}).setdefault(shelf.name, row)
     front = {d: sum(d in _on_front(shelf) for shelf in found) for d in best}
-    order = sorted(best, key=lambda d: (-front[d] / len(best[d]), -front[d], d))
+    order = sorted(best, key=lambda d: (-front[d], len(best[d]), d))
     lines = [
         Line((d, f"{front[d]} of {len(best[d])}", *(_short(best[d].get(s.name)) + _star(s, d) for s in found)))
         for d in order
