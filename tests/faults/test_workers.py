@@ -1,5 +1,6 @@
 """Workers that crash, hang, run out of memory or answer nonsense, and machines that go away under them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,16 +153,25 @@ def test_a_trial_that_the_memory_monitor_ends_each_time_ends_as_oom(
     assert trial.outcome.outcome == "oom"
 
 
+OUT_OF_MEMORY = re.compile(
+    "ran out of memory while a worker measured what attacks are compared with, 3 times"
+    "|measures what attacks are compared with died 3 times, as it does where the machine has no memory for it"
+)
+
+
 @pytest.mark.slow
 def test_a_machine_without_memory_for_a_worker_ends_the_search_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes before the first trial takes longer here than the monitor takes to look."""
+    """What comes before the first trial takes longer here than the monitor takes to look.
+
+    Tune does not say that a worker was ended for its memory where that had not answered once.
+    """
     memory_monitor(monkeypatch, 0.01)
     with Driver(tmp_path, None, slow=True) as driver:
         code, err = driver.ends()
     assert code == 4, err
-    assert "ran out of memory while a worker measured" in err
+    assert OUT_OF_MEMORY.search(err), err
 
 
 @pytest.mark.slow
@@ -172,10 +182,10 @@ def test_a_machine_without_memory_for_workers_ends_the_search_in_words(
     memory_monitor(monkeypatch, 0.01)
     with Driver(tmp_path, None) as driver:
         code, err = driver.ends()
-    assert "ran out of memory" in err
     if code == 4:
-        assert "while a worker measured what attacks are compared with, 3 times" in err
+        assert OUT_OF_MEMORY.search(err), err
     else:
+        assert "ran out of memory" in err
         assert code in {0, 3}, err
         record = load_study("study").record().studies[0]
         assert record.running == record.waiting == 0

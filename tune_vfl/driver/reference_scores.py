@@ -51,6 +51,7 @@ class ReferenceScores(SideMeasurement):
                 "the same command again"
             )
         raise UnreachableError(
-            f"{self._name!r}: the worker that measures what attacks are compared with died {self.tries} times; give "
-            "it more room, or run 'tune-vfl doctor', and start the same command again"
+            f"{self._name!r}: the worker that measures what attacks are compared with died {self.tries} times, as it "
+            "does where the machine has no memory for it; give it more room, or run 'tune-vfl doctor', and start the "
+            "same command again"
         )
