@@ -51,6 +51,7 @@ def test_kill_9_in_flight(tmp_path: Path) -> None:
 def test_the_first_ctrl_c_loses_nothing(tmp_path: Path) -> None:
     with Driver(tmp_path, None, options={"sleep": 0.3}) as driver:
         driver.wait_for(2)
+        driver.wait_for_flight()  # between two packs nothing is running
         # As a terminal does it: to the whole process group, Ray's processes included.
         os.killpg(driver.process.pid, signal.SIGINT)
         code, err = driver.ends()
