@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.registered import own_names
 from tune_vfl.data import load
 from tune_vfl.data.base import DATASETS, Dataset
 from tune_vfl.data.split import split
@@ -37,9 +38,9 @@ FILES = table("files, under the data root")
 
 
 def test_the_table_holds_every_data_set_in_order() -> None:
-    # Other tests register data sets of their own.
-    named = [name for name in DATASETS.names() if DATASETS[name].__module__.startswith("tune_vfl.data.")]
-    assert list(SETS) == named, "docs/datasets.md: give each data set a row of the table that begins with `source`"
+    assert list(SETS) == own_names(DATASETS), (
+        "docs/datasets.md: give each data set a row of the table that begins with `source`"
+    )
     assert {row["run here on"] for row in SETS.values()} == KINDS
     bundled_or_own = {n for n, row in SETS.items() if row["source"] in ("scikit-learn", "yours")}
     assert set(FILES) == set(SETS) - bundled_or_own, "docs/datasets.md: say in the table of files where its files lie"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.registered import own_names
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.data.base import DATASETS
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.models.base import MODELS
-from tune_vfl.registry import Registry
 from tune_vfl.samplers.base import SAMPLERS
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -31,14 +31,9 @@ def test_the_first_spec_is_valid_without_public_data(
     assert f"tune-vfl search {name}.yaml" in README
 
 
-def names(registry: Registry) -> list[str]:
-    """The methods of the library itself; other tests register some of their own."""
-    return [name for name in registry.names() if registry[name].__module__.startswith("tune_vfl.")]
-
-
 METHODS = README.partition("## Methods")[2].partition("\n## ")[0]
 LISTS = {"defenses": DEFENSES, "data sets": DATASETS, "models": MODELS, "samplers": SAMPLERS}
-LISTED = [(row, name) for row, registry in LISTS.items() for name in names(registry)]
+LISTED = [(row, name) for row, registry in LISTS.items() for name in own_names(registry)]
 
 
 def told(row: str) -> set[str]:
@@ -52,11 +47,11 @@ def test_every_method_is_named(row: str, name: str) -> None:
     assert name in told(row), f"README.md, Methods: write {name} into the row `{row}`"
 
 
-@pytest.mark.parametrize("name", names(ATTACKS))
+@pytest.mark.parametrize("name", own_names(ATTACKS))
 def test_every_attack_is_described(name: str) -> None:
     assert re.search(rf"^\|[^|]*`{name}`[^|]*\|", METHODS, re.MULTILINE), f"README.md, Methods: give {name} a row"
 
 
 @pytest.mark.parametrize("row", LISTS)
 def test_nothing_else_is_named(row: str) -> None:
-    assert told(row) <= set(names(LISTS[row]))
+    assert told(row) <= set(own_names(LISTS[row]))
