@@ -8,13 +8,13 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
-from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.attacks.base import ATTACKS, Attack
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.evaluation.grants.base import GRANTS
 from tune_vfl.evaluation.portfolios import members
 from tune_vfl.registry import Registry
 from tune_vfl.spaces.named import named_spaces
-from tune_vfl.spec import HORIZONTAL
+from tune_vfl.spec import HORIZONTAL, Strict
 
 
 def defenses() -> list[str]:
@@ -62,13 +62,18 @@ def classes(
 def portfolios() -> list[str]:
     """Return the members of the portfolios of attacks on labels, and with which parameters each is in them."""
     lines = ["| attack | in `default` | in `thorough` |", "|---|---|---|"]
-    default, thorough = ({attack.name: attack for attack in members(name)} for name in ("default", "thorough"))
-    for name, cls in ((name, ATTACKS[name]) for name in thorough):
-        own = cls.Params().model_dump()
-        here = default[name].params.model_dump() if name in default else own
-        other = "; ".join(f"`{k}: {list(v) if isinstance(v, tuple) else v}`" for k, v in here.items() if v != own[k])
-        lines.append(f"| `{name}` | {(other or 'defaults') if name in default else '-'} | defaults |")
-    return lines
+    default, thorough = (
+        {attack.name: _changed(attack) for attack in members(name)} for name in ("default", "thorough")
+    )
+    names = [name for name in ATTACKS if name in default or name in thorough]
+    return lines + [f"| `{name}` | {default.get(name, '-')} | {thorough.get(name, '-')} |" for name in names]
+
+
+def _changed(attack: Attack[Strict]) -> str:
+    """Return the parameters of an attack that are not its defaults."""
+    own = type(attack).Params().model_dump()
+    other = [(k, v) for k, v in attack.params.model_dump().items() if v != own[k]]
+    return "; ".join(f"`{k}: {list(v) if isinstance(v, tuple) else v}`" for k, v in other) or "defaults"
 
 
 def seen() -> list[str]:
