@@ -123,9 +123,8 @@ def _lead(found: Sequence[Shelf]) -> str:
     when = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "never"
     return (
         f"How much label leakage {formatting.count(len(defenses), 'defense leaves', 'defenses leave')}, and at what "
-        "cost, on "
-        f"{formatting.count(len(found), 'data set')}: {settings} settings, measured {when}. Each data set has one "
-        "file of conditions, the same for all defenses."
+        f"cost, on {formatting.count(len(found), 'data set')}: {settings} settings, measured {when}. Each data set "
+        "has one file of conditions, the same for all defenses."
     )
 
 

@@ -6,7 +6,7 @@ from tune_vfl.spec import Strict
 
 
 class Claim(Strict):
-    """What a paper says of one of its tables: ``less`` has less in ``column`` than ``than`` has, plus ``within``.
+    """A claim of a paper: the row ``less`` has a lower number in ``column`` than the row ``than``, plus ``within``.
 
     Attributes:
         says: the claim in a sentence, in this project's words.

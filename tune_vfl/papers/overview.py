@@ -96,7 +96,7 @@ class Entry:
     def verdicts(self) -> str:
         """The count of each verdict, and of those on other data, recorded before, and stale."""
         found = self.tally
-        parts = [f"{count} {verdict}" for verdict, count in sorted(found.verdicts.items(), reverse=True)]
+        parts = _by_verdict(found.verdicts)
         parts += [f"{found.unlike} of them on other data than the paper's"] if found.unlike else []
         parts += [f"{found.recorded} of them recorded before"] if found.recorded else []
         return ", ".join(parts + ([f"{found.stale} stale"] if found.stale else []))
@@ -128,6 +128,10 @@ class Entry:
         return {**self.plain(), "numbers": [cell.plain() for cell in self.cells]}
 
 
+def _by_verdict(verdicts: Counter[str]) -> list[str]:
+    return [f"{count} {verdict}" for verdict, count in sorted(verdicts.items(), reverse=True)]
+
+
 def counted(entries: Iterable[Entry]) -> str:
     """Return how many published numbers of some tables have a verdict, and which, in a sentence."""
     tallies = [e.tally for e in entries]
@@ -135,7 +139,7 @@ def counted(entries: Iterable[Entry]) -> str:
     unlike, recorded = sum(t.unlike for t in tallies), sum(t.recorded for t in tallies)
     return (
         f"{sum(t.judged for t in tallies)} of {sum(t.cells for t in tallies)} published numbers have a verdict: "
-        + (", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items(), reverse=True)) or "none")
+        + (", ".join(_by_verdict(verdicts)) or "none")
         + f" ({unlike} on other data than the paper's, {recorded} recorded before and not re-run)"
     )
 

@@ -46,12 +46,12 @@ class Instance:
 
     @property
     def rounding(self) -> float:
-        """How far the paper's numbers may be rounded from it."""
+        """The largest error that rounding leaves in :attr:`published`."""
         return sum(cell.published.rounding for cell in self.cells) + 1e-12
 
     @property
     def standing(self) -> Standing:
-        """What our numbers say.
+        """The verdict of our numbers on the claim.
 
         ``stands``: they keep the inequality by more than two standard errors. ``falls``: they break it by more than
         that, or do not keep it where the paper's difference is more than that, and the paper's own error, away.
