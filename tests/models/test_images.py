@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from tune_vfl import evaluate
@@ -183,6 +184,20 @@ def test_gafms_net_for_photographs_is_the_published_one() -> None:
         (16, 40),
         (1, 16),
     ]
+
+
+def test_gafms_net_maps_as_relu_before_pooling_does_in_any_order_of_memory() -> None:
+    net, images = bottom("gafm_cnn", (1, 30, 22)), torch.rand(5, 1, 30, 22)
+    weights = [p for m in net.modules() if isinstance(m, nn.Conv2d) for p in m.parameters()]
+    sent = net(images)
+    kept = images
+    for weight, bias in zip(weights[::2], weights[1::2], strict=True):
+        kept = F.max_pool2d(F.conv2d(kept, weight, bias, padding=2).relu(), 2, ceil_mode=True)
+    expected = nn.Sequential(nn.Flatten(), *list(net.children())[1:])(kept)
+    torch.testing.assert_close(sent, expected)
+    ours, plain = (torch.autograd.grad(out.square().sum(), weights) for out in (sent, expected))
+    for one, other in zip(ours, plain, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_tops_have_the_layers_that_are_asked_for() -> None:

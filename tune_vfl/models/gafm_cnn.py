@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from tune_vfl.models.base import Width, model
 from tune_vfl.models.images import DeepNet, DeepOptions
@@ -14,6 +15,14 @@ from tune_vfl.seeds import Stream
 from tune_vfl.spec import BOTH
 
 _CHANNELS = (6, 16, 32)
+
+
+class ChannelsLast(nn.Module):
+    """Stores images with the channels of a pixel side by side: so few channels are convolved and pooled faster."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(B, C, H, W)`` to the same numbers."""
+        return x.to(memory_format=torch.channels_last)
 
 
 class GafmCnnOptions(DeepOptions):
@@ -40,9 +49,10 @@ class GafmCnn(DeepNet[GafmCnnOptions]):
 
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
         """Build the convolutions for images of ``shape`` (C, H, W), flattened."""
-        layers: list[nn.Module] = []
+        layers: list[nn.Module] = [ChannelsLast()]
         for before, after in pairwise((shape[0], *_CHANNELS)):
-            layers += [nn.Conv2d(before, after, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
+            # ReLU of a maximum is the maximum of ReLUs, and has a quarter of the numbers to map.
+            layers += [nn.Conv2d(before, after, 5, padding=2), nn.MaxPool2d(2, ceil_mode=True), nn.ReLU()]
         return nn.Sequential(*layers, nn.Flatten())
 
     def head(self, width: int, d_out: int, stream: Stream) -> list[nn.Module]:
