@@ -34,3 +34,13 @@ def test_own_data_decide_and_stand_ins_that_disagree_are_mixed(
     assert [c.evaluation.stands_in for c in cells] == [False, True, True, True]
     found = tally([replace(cell, verdict=verdicts.get(i)) for i, cell in enumerate(cells)])
     assert (found.cells, found.judged, dict(found.verdicts)) == (1, len(counted), counted)
+
+
+def test_a_number_is_owed_where_neither_files_nor_a_gpu_are_missing() -> None:
+    """A table of which one data set is priced in CPU time alone, and the others need the official pictures."""
+    _, table = find_table("fedadob-table4")
+    cells = compared(table, TableResults(table="fedadob-table4"))
+    assert {c.evaluation.dataset for c in cells if c.priced} == {"mnist"}
+    assert (tally(cells).cells, tally(cells).owed) == (68, 17)
+    judged = [replace(cell, verdict="lower") if cell.priced else cell for cell in cells]
+    assert (tally(judged).judged, tally(judged).owed) == (17, 0)

@@ -37,6 +37,7 @@ class Cell:
         says: why it differs, or why there is no verdict.
         remarks: what a reader must know: a stand-in, a suspect number, a stale result.
         stale: recipe or measure have changed since.
+        priced: two cores without downloads can measure it, in as long as its price says.
     """
 
     evaluation: Evaluation
@@ -48,6 +49,7 @@ class Cell:
     says: str = ""
     remarks: tuple[str, ...] = ()
     stale: bool = False
+    priced: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain data, as ``reproduce --json`` prints it."""
@@ -103,6 +105,7 @@ def compared(table: Table, results: TableResults, refused: Mapping[str, str] | N
             cell = Cell(evaluation, heading, published, says=evaluation.data.cannot or "nothing here measures it")
             if heading in measured:
                 not_run = (refused or {}).get(evaluation.label, "")
+                cell = replace(cell, priced=not evaluation.data.needs)
                 cell = _judged(cell, measured[heading], kept, table.repeats, not_run=not_run)
             cells.append(cell)
     return cells
@@ -165,6 +168,7 @@ class Tally:
     Attributes:
         cells: published numbers.
         judged: those with a verdict, of their own data or of a stand-in.
+        owed: those without, which two cores without downloads can measure.
         verdicts: by verdict; that of the cell's own data, else of its stand-ins, ``mixed`` where these disagree.
         unlike: verdicts on other data than the paper's: a stand-in or a sample.
         recorded: verdicts of earlier measurements.
@@ -173,6 +177,7 @@ class Tally:
 
     cells: int
     judged: int
+    owed: int
     verdicts: Counter[str]
     unlike: int
     recorded: int
@@ -196,6 +201,7 @@ def tally(cells: Iterable[Cell]) -> Tally:
     return Tally(
         cells=len(by_cell),
         judged=len(judged),
+        owed=sum(any(c.priced for c in group) and not _deciding(group) for group in by_cell.values()),
         verdicts=Counter(_verdict(group) for group in judged),
         unlike=sum(all(cell.evaluation.data.unlike for cell in group) for group in judged),
         recorded=sum(all(cell.source == "recorded" for cell in group) for group in judged),

@@ -116,6 +116,7 @@ class Entry:
             "state": self.tally.state,
             "cells": self.tally.cells,
             "judged": self.tally.judged,
+            "owed": self.tally.owed,
             "verdicts": dict(self.tally.verdicts),
             "unlike": self.tally.unlike,
             "recorded": self.tally.recorded,
@@ -140,7 +141,8 @@ def counted(entries: Iterable[Entry]) -> str:
     return (
         f"{sum(t.judged for t in tallies)} of {sum(t.cells for t in tallies)} published numbers have a verdict: "
         + (", ".join(_by_verdict(verdicts)) or "none")
-        + f" ({unlike} on other data than the paper's, {recorded} recorded before and not re-run)"
+        + f" ({unlike} on other data than the paper's, {recorded} recorded before and not re-run); "
+        + f"two cores without downloads can measure {sum(t.owed for t in tallies)} of the others"
     )
 
 

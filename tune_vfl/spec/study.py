@@ -229,10 +229,13 @@ class StudySpec(Strict):
 
 
 def explain(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
-    """Return one sentence for each problem of a pydantic error; for an unknown field it names the nearest known one."""
+    """Return one sentence for each problem of a pydantic error; for an unknown field it names the nearest known one.
+
+    A problem of the whole document has no place, and does not repeat the document.
+    """
     problems = []
     for item in error.errors(include_url=False):
-        place = ".".join(str(p) for p in item["loc"]) or "spec"
+        place = ".".join(str(p) for p in item["loc"])
         if item["type"] == "extra_forbidden":
             known = _fields_at(model, item["loc"][:-1]) if model else []
             hint = meant(item["loc"], model) or did_you_mean(str(item["loc"][-1]), known)
@@ -243,7 +246,8 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
             problems.append(f'{place}: has no value; where null is a name, quote it: "null"')
         else:
             message = item["msg"].removeprefix("Value error, ")
-            problems.append(f"{place}: {message[0].lower()}{message[1:]}, got {item['input']!r}")
+            message = message[0].lower() + message[1:]
+            problems.append(f"{place}: {message}, got {item['input']!r}" if place else message)
     return problems
 
 
