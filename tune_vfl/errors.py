@@ -12,6 +12,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def shortened(parts: Sequence[str], most: int = 20, joint: str = ", ") -> str:
+    """Join the first of some words or sentences, and say how many more there are.
+
+    >>> shortened(["age", "sex", "income"], 2)
+    'age, sex, and 1 more'
+    """
+    more = [f"and {len(parts) - most} more"] if len(parts) > most else []
+    return joint.join([*parts[:most], *more])
+
+
 class TuneVflError(Exception):
     """Base of every error raised on purpose. ``exit_code`` is what the command line ends with."""
 

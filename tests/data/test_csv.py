@@ -106,7 +106,7 @@ def test_notes_of_many_columns_are_grouped():
     (many, missing) = reversed(grouped([*notes, Note("many", "city", "467 values")]))
     assert many == "many categories, of which the rarer ones share 'other': column 'city' (467 values)"
     assert missing.startswith("missing numbers, set to the training mean and marked: 8 columns: 'c0' (0 of 9 rows), ")
-    assert missing.endswith("'c2' (2 of 9 rows), ... and 5 more")
+    assert missing.endswith("'c2' (2 of 9 rows), and 5 more")
     assert grouped([]) == []
 
 

@@ -138,7 +138,7 @@ def test_what_is_told_to_be_quoted(text: str, said: list[str]) -> None:
 
 def test_of_many_names_to_be_quoted_three_are_shown() -> None:
     (said,) = noted("study: 1\ndataset: {exclude: [no, on, off, yes]}")
-    assert said == 'study: "1" in line 1, "no" in line 2, "on" in line 2 ... and 2 more'
+    assert said == 'study: "1" in line 1, "no" in line 2, "on" in line 2, and 2 more'
 
 
 @pytest.mark.parametrize("text", ["null", "~", ""])
@@ -181,7 +181,7 @@ def test_columns_and_classes_reach_the_data_as_they_are_written(
         "defense: {name: laplace, space: default}\nattacks: [norm]\n"
     )
     code, out, err = run("data", "check", "s.yaml", "--json")
-    quote = 'quote study: "2024" in line 1, positive: "no" in line 2, key "on" in line 2 ... and 3 more'
+    quote = 'quote study: "2024" in line 1, positive: "no" in line 2, key "on" in line 2, and 3 more'
     assert quote in err
     (facts,) = json.loads(out)["datasets"]
     assert code == 0

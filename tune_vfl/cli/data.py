@@ -96,10 +96,10 @@ def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:
 
 def _not_a_spec(table: Path) -> str:
     """Say how to check a table for which there is no spec yet."""
-    from tune_vfl.data.column_notes import shown
     from tune_vfl.data.reading.table import header
+    from tune_vfl.errors import shortened
 
-    columns = f"; its columns: {shown(header(table))}" if table.is_file() else ""
+    columns = f"; its columns: {shortened(header(table))}" if table.is_file() else ""
     return (
         f"data check: {table} is a table and no spec; give a spec whose dataset is {{name: csv, path: {table}, label: "
         f"COLUMN}}, or --dataset csv --set dataset.path={table} --set dataset.label=COLUMN{columns}"

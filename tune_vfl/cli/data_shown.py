@@ -113,7 +113,7 @@ def _to_paste(facts: Facts) -> list[str]:
     """Return the lines that go into the spec, and the columns that only a person can judge."""
     import yaml
 
-    from tune_vfl.data.column_notes import shown
+    from tune_vfl.errors import shortened
 
     lines = []
     if facts.exclude:
@@ -125,10 +125,12 @@ def _to_paste(facts: Facts) -> list[str]:
         lines += _to_merge(facts.categories)
     asked = [f"{f.column} ({f.score:.3f})" for f in _of(facts, "known before?")]
     if asked:
-        lines.append(_wrapped(f"known before the label? if not, leave out, too: {shown(asked, _ASKED)}"))
+        lines.append(_wrapped(f"known before the label? if not, leave out, too: {shortened(asked, _ASKED)}"))
     texts = [f.column for f in _of(facts, "numbers as text")]
     if texts:
-        lines.append(_wrapped(f"numbers with texts in them are categories; write 1234.5 in: {shown(texts, _ASKED)}"))
+        lines.append(
+            _wrapped(f"numbers with texts in them are categories; write 1234.5 in: {shortened(texts, _ASKED)}")
+        )
     return lines
 
 

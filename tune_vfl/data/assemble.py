@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.base import Dataset, Holders, Recipe
-from tune_vfl.data.column_notes import shown
 from tune_vfl.data.options import MetricChoice, choose_metric
 from tune_vfl.data.partition import ACTIVE, Parties
-from tune_vfl.errors import DataError
+from tune_vfl.errors import DataError, shortened
 
 _NAMED = 5
 # Where the rarer of two classes has a smaller share than this, a note says so.
@@ -94,7 +93,7 @@ def lacking_class(y: Tensor, class_names: Sequence[str]) -> str:
     if all(counts):
         return ""
     others = [f"{count:,} of {name!r}" for name, count in zip(class_names, counts, strict=True) if count]
-    return f"no row of class {class_names[counts.index(0)]!r} ({shown(others, _NAMED) or 'no row at all'})"
+    return f"no row of class {class_names[counts.index(0)]!r} ({shortened(others, _NAMED) or 'no row at all'})"
 
 
 def _lacking_in_test(where: str, y: Tensor, class_names: Sequence[str], test_rows: Tensor | None) -> tuple[str, ...]:

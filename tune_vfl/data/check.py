@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from tune_vfl.data.base import ColumnKind, Columns, Dataset
-from tune_vfl.data.column_notes import shown
 from tune_vfl.data.findings import ColumnFacts, Finding, findings
 from tune_vfl.data.partition import ACTIVE
 from tune_vfl.data.predictive_columns import THRESHOLD, file_columns, measure, noise, scores_alone, values_of
 from tune_vfl.data.spellings import merging
 from tune_vfl.data.split import split
+from tune_vfl.errors import shortened
 from tune_vfl.statistics.arrays import Floats
 
 
@@ -159,14 +159,14 @@ def _warnings(party: PartyFacts, num_classes: int) -> list[str]:
         name = _NAMES[measure(num_classes)]
         scores = [f"{c.name!r} ({name} {c.alone:.3f})" for c in tell]
         which = f"column {scores[0]} predicts" if len(tell) == 1 else f"{len(tell)} columns predict"
-        listed = "" if len(tell) == 1 else f": {shown(scores, _NAMED)}"
+        listed = "" if len(tell) == 1 else f": {shortened(scores, _NAMED)}"
         found.append(
             f"party {party.name!r}: {which} the label alone on rows not fitted to, above {THRESHOLD:g}{listed}; leave "
             "out what is made from the label, or known only after it"
         )
     empty = [c.name for c in party.columns if c.missing == 1.0]
     if empty:
-        found.append(f"party {party.name!r}: no value in any row of {shown([repr(name) for name in empty])}")
+        found.append(f"party {party.name!r}: no value in any row of {shortened([repr(name) for name in empty])}")
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from tune_vfl.errors import shortened
+
 
 class Note(NamedTuple):
     """A note on one column: the kind of its values, such as ``missing``, and how many or which."""
@@ -27,19 +29,12 @@ NAMED = 3
 """So many columns or values are named in a sentence; of more their number is given."""
 
 
-def shown(names: Sequence[str], most: int = 20) -> str:
-    """Return the first names, and how many more there are."""
-    more = f", ... and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def grouped(notes: Sequence[Note]) -> list[str]:
     """Return a sentence for each thing that happened to columns, with the first three and how many there are."""
     told = []
     for what, said in _SAID.items():
         of = [note for note in notes if note.what == what]
-        names = ", ".join(f"{note.column!r} ({note.detail})" for note in of[:NAMED])
-        more = f", ... and {len(of) - NAMED} more" if len(of) > NAMED else ""
+        names = shortened([f"{note.column!r} ({note.detail})" for note in of], NAMED)
         if of:
-            told.append(f"{said}: {f'column {names}' if len(of) == 1 else f'{len(of)} columns: {names}{more}'}")
+            told.append(f"{said}: {'column' if len(of) == 1 else f'{len(of)} columns:'} {names}")
     return told

@@ -146,7 +146,7 @@ def _slips(known: pd.Series[Any], slips: Bools) -> str:
         return ""
     named = known[slips].sort_index().iloc[:NAMED]
     shown = ", ".join(f"{value!r} in row {row + 1}" for row, value in zip(named.index.tolist(), named, strict=True))
-    more = f", ... and {int(slips.sum()) - NAMED} more" if slips.sum() > NAMED else ""
+    more = f", and {int(slips.sum()) - NAMED} more" if slips.sum() > NAMED else ""
     return f"{shown}{more}"
 
 

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.codes import sorted_codes
-from tune_vfl.data.column_notes import shown
 from tune_vfl.data.reading.labels import check_labeled, encode_labels, is_unlabeled, renamed
 from tune_vfl.data.reading.numbers import declared_numbers, whole
 from tune_vfl.data.sample import training_sample
 from tune_vfl.data.spellings import spelling_note
-from tune_vfl.errors import DataError, did_you_mean
+from tune_vfl.errors import DataError, did_you_mean, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,14 +137,14 @@ def _grouped(labels: pd.Series[Any], options: LabelOptions, where: str) -> tuple
     groups = [[_plain(label) for label in group] for group in (options.negative, options.positives)]
     for label in [label for group in groups for label in group]:
         if label not in names:
-            near = did_you_mean(label, names) or f" It has: {shown(names)}"
+            near = did_you_mean(label, names) or f" It has: {shortened(names)}"
             raise DataError(f"{where}: has no label {label!r}, which positive or negative lists.{near}")
     kinds = np.array([1 if n in groups[1] else 0 if n in groups[0] or not groups[0] else -1 for n in names])
     counts = np.bincount(codes, minlength=len(names))
     left = [f"{name!r} ({count:,})" for name, kind, count in zip(names, kinds, counts, strict=True) if kind < 0]
     total = int(counts[kinds < 0].sum())
     told = f"{total:,} of {len(labels):,} rows are left out, whose label is neither positive nor negative: "
-    return kinds[codes].astype(np.int64), [told + shown(left)] if left else []
+    return kinds[codes].astype(np.int64), [told + shortened(left)] if left else []
 
 
 def _group_names(labels: pd.Series[Any], options: LabelOptions) -> tuple[str, str]:

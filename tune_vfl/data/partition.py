@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.base import Columns
-from tune_vfl.data.column_notes import shown
-from tune_vfl.errors import DataError, did_you_mean
+from tune_vfl.errors import DataError, did_you_mean, shortened
 
 ACTIVE = "active"
 Parties = tuple[tuple[Columns, ...], Columns | None]
@@ -124,7 +123,9 @@ def check_listed(
                 "list"
             )
         if column not in header:
-            raise DataError(f"{where}: the header has no column {column!r} of party {party!r}; it has: {shown(header)}")
+            raise DataError(
+                f"{where}: the header has no column {column!r} of party {party!r}; it has: {shortened(header)}"
+            )
         if column in columns[:place]:
             raise DataError(f"{where}: party {party!r} lists column {column!r} twice; list it once")
 
@@ -141,7 +142,7 @@ def check_excluded(exclude: Sequence[str], header: Sequence[str], reserved: Mapp
                 f"{where}: exclude lists {column!r}, which is {reserved[column]} and no feature; take it off the list"
             )
         if column not in header:
-            near = did_you_mean(column, header) or f" It has: {shown(header)}"
+            near = did_you_mean(column, header) or f" It has: {shortened(header)}"
             raise DataError(f"{where}: exclude lists {column!r}, which is not in the header.{near}")
 
 
@@ -154,8 +155,8 @@ def without(columns: Sequence[str], exclude: Sequence[str], party: str, where: s
     left = tuple(c for c in columns if c not in exclude)
     if columns and not left and party != ACTIVE:
         raise DataError(
-            f"{where}: exclude leaves party {party!r} without columns; take one of {shown(columns)} off exclude, or "
-            "leave the party out"
+            f"{where}: exclude leaves party {party!r} without columns; take one of {shortened(columns)} off exclude, "
+            "or leave the party out"
         )
     return left
 

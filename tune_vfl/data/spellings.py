@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping
 
-from tune_vfl.data.column_notes import shown
+from tune_vfl.errors import shortened
 
 Spelt = tuple[tuple[str, int], ...]
 """Spellings of one name, each with its rows, the most frequent first."""
@@ -41,7 +41,7 @@ def alike(counts: Mapping[str, int]) -> tuple[Spelt, ...]:
 
 def spellings(group: Spelt) -> str:
     """Return the spellings of one name, with their rows, as a sentence shows them."""
-    return shown([f"{name!r} ({count:,} rows)" for name, count in group])
+    return shortened([f"{name!r} ({count:,} rows)" for name, count in group])
 
 
 def merging(groups: tuple[Spelt, ...]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, Text, and_, delete, select, type_coerce, update
 
-from tune_vfl.errors import TuneVflError
+from tune_vfl.errors import TuneVflError, shortened
 from tune_vfl.ledger.schema import Json, campaigns, confirmations, studies, trials
 from tune_vfl.ledger.trials import ending_of
 from tune_vfl.machine.checked_json import DamagedValueError, load
@@ -65,8 +65,7 @@ class DamagedError(TuneVflError):
 
 def listed(found: Sequence[Damage]) -> str:
     """Return a line that names the first of some damaged values, and the number of the others."""
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return "; ".join(map(str, found[:_SHOWN])) + more
+    return shortened([str(one) for one in found], _SHOWN, "; ")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.errors import shortened
 from tune_vfl.papers.comparison import Cell, Tally, compared, reasons_without, tally
 from tune_vfl.papers.reading import find_table, papers
 from tune_vfl.papers.results import best_results
@@ -89,8 +90,7 @@ class Entry:
         if self.table.reason:
             return self.table.reason
         reasons = reasons_without(self.cells) if self.tally.state != "verdict" else []
-        more = [f"and {len(reasons) - 1} more" if len(reasons) > 1 else ""]
-        return "; ".join(part for part in [*reasons[:1], *more] if part)
+        return shortened(reasons, 1, "; ")
 
     @property
     def verdicts(self) -> str:

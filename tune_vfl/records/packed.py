@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
-from tune_vfl.errors import ParcelError, SpecError
+from tune_vfl.errors import ParcelError, SpecError, shortened
 from tune_vfl.evaluation.coverage import Coverage
 from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.records.campaigns import Skipped
@@ -155,9 +155,8 @@ class Packed(Strict):
         try:
             return cls.model_validate(rows)
         except ValidationError as error:
-            problems = explain(error)
-            more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
-            raise ParcelError(f"{where}: {'; '.join(p[:300] for p in problems[:3])}{more}") from error
+            problems = shortened([problem[:300] for problem in explain(error)], 3, "; ")
+            raise ParcelError(f"{where}: {problems}") from error
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Packed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.planning import plan_study, read_study
-from tune_vfl.errors import SpecError, StudyError, UsageError
+from tune_vfl.errors import SpecError, StudyError, UsageError, shortened
 from tune_vfl.machine.files import written_whole
 from tune_vfl.records.board import Entry, settings_of
 from tune_vfl.service.parcels import pack
@@ -105,8 +105,7 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) 
             different = error.problems
         if not different:
             return path
-        more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
-        told.append(f"{path}: {'; '.join(_cut(line) for line in different[:3])}{more}")
+        told.append(f"{path}: {shortened([_cut(line) for line in different], 3, '; ')}")
     if not told:
         raise StudyError(
             f"study {planned.name!r}: the board has no conditions for data set {planned.cell.dataset.name!r}; it has "

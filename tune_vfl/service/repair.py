@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tune_vfl.errors import StudyError, TuneVflError, UnreachableError
+from tune_vfl.errors import StudyError, TuneVflError, UnreachableError, shortened
 from tune_vfl.ledger.damage import DamagedError, find_damage, mend
 from tune_vfl.ledger.db_errors import LedgerTroubleError
 from tune_vfl.ledger.ledger import Ledger
@@ -79,7 +79,7 @@ def _repair_one(name: str, storage: str | None) -> Check:
     owed = f"; {waiting} trials are owed: tune-vfl resume {name}" if (recovered or lost) and waiting else ""
     done = f"{recovered} orphaned trials recovered, MLflow holds {trials} trials{owed}"
     if lost:
-        return Check(title, "finding", f"{_said(lost)}; {done}", _NOWHERE)
+        return Check(title, "finding", f"{shortened(lost, _SHOWN, '; ')}; {done}", _NOWHERE)
     return Check(title, "ok", done)
 
 
@@ -87,7 +87,7 @@ def _failed(title: str, error: TuneVflError, lost: Sequence[str]) -> Check:
     if isinstance(error, StudyError):
         return Check(title, "ok", f"left alone: {error}")
     if isinstance(error, DamagedError):
-        return Check(title, "finding", _said(lost) or str(error), _NOWHERE)
+        return Check(title, "finding", shortened(lost, _SHOWN, "; ") or str(error), _NOWHERE)
     if isinstance(error, LedgerTroubleError) and error.damaged:
         return Check(title, "finding", f"cannot be read: {error}", _NOWHERE)
     if isinstance(error, UnreachableError):
@@ -102,7 +102,3 @@ def _mended(place: LedgerStorage, name: str, lease: Lease) -> list[str]:
         return mend(connection, find_damage(connection, [name, *parts_of(connection, name)]))
 
     return place.write(change, lease)
-
-
-def _said(lost: Sequence[str]) -> str:
-    return "; ".join(lost[:_SHOWN]) + (f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else "")

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from yaml.resolver import Resolver
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, shortened
 
 _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _FLOAT, _BOOL, _NULL = (_TAG + kind for kind in ("str", "int", "float", "bool", "null"))
@@ -75,10 +75,9 @@ def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[
         if names.twice:
             raise SpecError([f"{where}: {problem}" for problem in names.twice])
         if names.unquoted and note is not None:
-            more = f" ... and {len(names.unquoted) - _SHOWN} more" if names.unquoted[_SHOWN:] else ""
             note(
                 f"{where}: read as text, where other readers of YAML may see a number, a date, true or false: quote "
-                f"{', '.join(names.unquoted[:_SHOWN])}{more}"
+                f"{shortened(names.unquoted, _SHOWN)}"
             )
         return loader.construct_document(node)
     except yaml.YAMLError as error:

@@ -6,12 +6,11 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tune_vfl.data.column_notes import shown
 from tune_vfl.data.partition import ACTIVE, check_excluded, check_listed, without
 from tune_vfl.data.reading.marks import is_missing
 from tune_vfl.data.reading.table import TextForm, left_out, read_table
 from tune_vfl.data.spellings import differing_ids
-from tune_vfl.errors import DataError
+from tune_vfl.errors import DataError, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +63,9 @@ def require(frame: pd.DataFrame, column: str, role: str, path: Path, remedy: str
     near = difflib.get_close_matches(column.lower(), by_lower, n=1)
     hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ";"
     alone = "; if these are several, separate columns by , ; or tab, or set `separator`" if len(header) == 1 else ""
-    raise DataError(f"{path}: the header has no column {column!r}, {role}{hint} it has: {shown(header)}{alone}{remedy}")
+    raise DataError(
+        f"{path}: the header has no column {column!r}, {role}{hint} it has: {shortened(header)}{alone}{remedy}"
+    )
 
 
 def join(
@@ -103,7 +104,7 @@ def join(
     shared = set.intersection(*(set(frame[id_column]) - {""} for frame in frames.values()))
     spelled = _spelled(frames, paths, id_column, label_party, shared)
     if not shared:
-        found = "; ".join(f"{paths[n].name} has {shown(list(f[id_column]), 3)}" for n, f in frames.items())
+        found = "; ".join(f"{paths[n].name} has {shortened(list(f[id_column]), 3)}" for n, f in frames.items())
         hint = f": {spelled}" if spelled else ""
         raise DataError(f"{paths[label_party]}: no id of column {id_column!r} is in every party's file ({found}){hint}")
     order = [i for i in frames[label_party][id_column] if i in shared]

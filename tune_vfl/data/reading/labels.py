@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from tune_vfl.data.codes import sorted_codes
-from tune_vfl.data.column_notes import shown
 from tune_vfl.data.reading.marks import MISSING_LABELS, is_mark
 from tune_vfl.data.reading.numbers import as_numbers, whole
 from tune_vfl.data.spellings import spelling_note
-from tune_vfl.errors import DataError, did_you_mean
+from tune_vfl.errors import DataError, did_you_mean, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -184,7 +183,7 @@ def _positive_last(
         advice = spelling_note(counts) or "leave it out, or list all labels of the positive class: positive: [...]"
         raise DataError(
             f"{where}: positive={positive!r} is for two classes, and there are {len(names)} "
-            f"({shown([repr(name) for name in names], _SHOWN)}); {advice}"
+            f"({shortened([repr(name) for name in names], _SHOWN)}); {advice}"
         )
     if isinstance(positive, bool):
         accepted = _YES if positive else _NO

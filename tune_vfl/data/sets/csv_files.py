@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Holders, Loader, Recipe, dataset
-from tune_vfl.data.column_notes import Note, grouped, shown
+from tune_vfl.data.column_notes import Note, grouped
 from tune_vfl.data.encode import encode_parties, encode_party
 from tune_vfl.data.merging import merge_categories
 from tune_vfl.data.options import share_in_order
@@ -18,7 +18,7 @@ from tune_vfl.data.reading.joined import join, require
 from tune_vfl.data.reading.table import TextForm, left_out, read_table
 from tune_vfl.data.row_split import ByTime, held_out
 from tune_vfl.data.table_options import CsvOptions
-from tune_vfl.errors import DataError, did_you_mean
+from tune_vfl.errors import DataError, did_you_mean, shortened
 from tune_vfl.spec import Training
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
     else:
         if not features:
             left = [*reserved, *options.exclude]
-            raise DataError(f"{path}: has no column beside {shown([repr(c) for c in left])}; a party needs columns")
+            raise DataError(f"{path}: has no column beside {shortened([repr(c) for c in left])}; a party needs columns")
         share = 0.5 if options.column_split is None else share_in_order(options.column_split)
         partition = by_share(features, share, options.passive_parties, str(path))
     used = {*partition.active, *(c for columns in partition.passive.values() for c in columns)}
@@ -83,8 +83,8 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
     frame = _taken(frame, labels)
     passive, active, notes = encode_parties(frame, partition, str(path), options)
     unused = [c for c in features if c not in used]
-    notes += [f"excluded: {shown(options.exclude)}"] if options.exclude else []
-    notes += [f"columns of no party, left out: {shown(unused)}"] if unused else []
+    notes += [f"excluded: {shortened(options.exclude)}"] if options.exclude else []
+    notes += [f"columns of no party, left out: {shortened(unused)}"] if unused else []
     if options.parties is None and options.column_split is None and options.passive_parties == 1:
         notes.append(
             f"who holds which column is not said, so party 'passive' has the first half of them ({len(features)}, in "
@@ -131,7 +131,7 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     for column, role in options.reserved.items():
         require(own.frame, column, f"{role} (of the label party's file)", own.path)
     labels = _labels(own.frame, own.path, options)
-    notes = [*joined.notes, *([f"excluded: {shown(options.exclude)}"] if options.exclude else [])]
+    notes = [*joined.notes, *([f"excluded: {shortened(options.exclude)}"] if options.exclude else [])]
     columns: list[Note] = []
     places = ", ".join(str(table.path) for table in joined.tables.values())
     _check_declared(options, {c for table in joined.tables.values() for c in table.columns}, places)

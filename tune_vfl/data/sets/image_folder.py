@@ -12,11 +12,10 @@ import torch
 from pydantic import Field
 
 from tune_vfl.data.base import Dataset, Loader, dataset
-from tune_vfl.data.column_notes import shown
 from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.pictures import SUFFIXES, read_picture, visible
 from tune_vfl.data.sets.npz_images import Array, ImageOptions, own_images
-from tune_vfl.errors import DataError
+from tune_vfl.errors import DataError, shortened
 
 _TRAIN, _TEST = ("train", "val", "valid", "validation"), "test"
 Side = Annotated[int, Field(ge=1, le=4096)]
@@ -121,7 +120,7 @@ def _part(folder: Path, root: Path) -> _Part:
         labels += [place.name] * len(images)
         ignored += len(found) - len(images)
         if not images:
-            names = shown([p.name for p in found], 3) or "nothing at all"
+            names = shortened([p.name for p in found], 3) or "nothing at all"
             raise DataError(
                 f"{place}: holds no image ({', '.join(sorted(SUFFIXES))}), but {names}; put the images of this class "
                 "there, or remove the folder"

@@ -12,13 +12,12 @@ from pydantic import Field, model_validator
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
-from tune_vfl.data.column_notes import shown
 from tune_vfl.data.label_options import LabelOptions
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.own_labels import own_labels
 from tune_vfl.data.partition import image_parties
 from tune_vfl.data.reading.files import absolute, locate
-from tune_vfl.errors import DataError
+from tune_vfl.errors import DataError, shortened
 from tune_vfl.spec import Training
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ def read_arrays(path: Path, *layouts: Sequence[str]) -> dict[str, Array]:
             wanted = next((names for names in layouts if set(names) <= set(found)), None)
             if wanted is None:
                 wanted = ", or ".join(f"{', '.join(names[:-1])} and {names[-1]}" for names in layouts)
-                raise DataError(f"{path}: expected arrays {wanted}; it has: {shown(found)}")
+                raise DataError(f"{path}: expected arrays {wanted}; it has: {shortened(found)}")
             return {name: _read(path, file, name) for name in wanted}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise DataError(f"{path}: is corrupt or cut off ({error}); fetch or write the file again") from error
