@@ -227,6 +227,7 @@ def _conditions(shelf: Shelf) -> str:
         formatting.count(cell.training.epochs, "epoch"),
         formatting.count(len(cell.seeds), "seed"),
         f"attackers know {cell.threat.labels_per_class or 'some'} labels of a class",
+        f"attacks {', '.join(options(attack) for attack in study.spec.attacks)}",
         f"measure {study.measure}",
     ]
     told = ["; ".join(facts)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -22,7 +22,7 @@ from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tune_vfl.protocol.mechanism import ClassParts
     from tune_vfl.protocol.view import View
@@ -64,11 +64,13 @@ class GradientEm(Attack[GradientEmParams]):
         "Combining Labeled and Unlabeled Data with Co-training"
     )
     Params = GradientEmParams
-    in_default = {}  # noqa: RUF012 - a constant
+    in_default: ClassVar[Mapping[str, Any] | None] = {}
     capabilities = AttackCapabilities(
         sees=frozenset({"visits", "features", "bottom", "auxiliary", "class_prior"}), parties="joined"
     )
     choice = "gradient_em"
+    by_labels: ClassVar[bool] = False
+    """Whether the known labels alone decide how far the gradients are trusted, not agreement with the own columns."""
     quick = {"rounds": 4}  # noqa: RUF012 - a constant
 
     def auxiliary_request(self) -> AuxiliaryRequest:
@@ -84,10 +86,10 @@ class GradientEm(Attack[GradientEmParams]):
         known, rows = view.auxiliary, view.features.train.shape[len(view.lead)]
         if rows <= known.ids.shape[-1]:
             raise SpecError(f"attack {view.attack!r} got labels for all {rows} training rows; lower aux_per_class")
-        problem = VisitProblem.of(view, self.params.rows)
+        problem = VisitProblem.of(view, self.params.rows, by_labels=self.by_labels)
         rounds = self.params.rounds or (10 if view.num_classes == 2 else 6)
         found = _candidates(problem, rounds)
-        whole = _chosen(found, problem.alike)
+        whole = _chosen(found, problem)
         answers = {self.choice: whole, **{name: c.shares for name, c in found.items()}}
         return {name: problem.answer(shares, view.lead) for name, shares in answers.items()}
 
@@ -106,23 +108,24 @@ class _Candidate(NamedTuple):
     loss: Tensor
 
 
-def _chosen(found: dict[str, _Candidate], alike: float) -> Tensor:
+def _chosen(found: dict[str, _Candidate], problem: VisitProblem) -> Tensor:
     """Return each member's best class probabilities ``(T, F, 1, K, n)``: of largest merit among those that fit.
 
     Candidates fit that say the known rows nearly as well as the best one. Variances that depend on the own columns look
     like agreement with them, so candidates with a covariance for each class are taken only where no other one fits, and
-    then by the known rows alone. Where the model is known to be taught other labels, the candidate that knows it is
-    taken if it fits: the others find the labels taught.
+    then by the known rows alone, as all are where labels decide. Where the model is known to be taught other
+    labels, the candidate that knows it is taken if it fits: the others find the labels taught.
     """
     loss, merit, shares = (
         torch.stack([getattr(c, name) for c in found.values()]) for name in ("loss", "merit", "shares")
     )
     curved, informed = (torch.tensor([n in group for n in found]).unsqueeze(-1) for group in (_CURVED, _INFORMED))
-    fitting = loss <= loss.amin(0) + alike
-    others = fitting & ~curved
+    judged = curved | problem.by_labels
+    fitting = loss <= loss.amin(0) + problem.alike
+    others = fitting & ~judged
     allowed = torch.where(others.any(0), others, fitting)
     allowed = torch.where((fitting & informed).any(0), informed, allowed)
-    best = torch.where(allowed, torch.where(curved, -loss, merit), -torch.inf).argmax(0)
+    best = torch.where(allowed, torch.where(judged, -loss, merit), -torch.inf).argmax(0)
     return shares.gather(0, best.view(1, -1, 1, 1, 1, 1).expand(1, *shares.shape[1:])).squeeze(0)
 
 
@@ -140,8 +143,11 @@ def _candidates(problem: VisitProblem, rounds: int) -> dict[str, _Candidate]:
         name: _Fit(problem, model.linear, rounds, 2 if name == "epochs" else 1).best(start)
         for name, model in models.items()
     }
+    if problem.by_labels:  # a discriminant of all epochs has many weights, which noise and soft labels do not settle
+        of_epochs = models["epochs"].linear
+        found["sums"] = _Fit(problem, lambda shares: of_epochs(shares).sum(3, keepdim=True), rounds, 2).best(start)
     # These go on from the end of another fit, so that half of the rounds are enough.
-    start, half = _odds(_chosen(found, problem.alike)), (rounds + 1) // 2
+    start, half = _odds(_chosen(found, problem)), (rounds + 1) // 2
     found["curved"] = _Fit(problem, models["epochs"].curved, half, 1).best(start)
     if two:
         both = (models["directions"].linear, models["epochs"].curved)
@@ -209,7 +215,7 @@ class _Fit:
             evidence = joined_evidence(self.expect(shares), shares, mask)
             if turn % self.every == self.every - 1:
                 by_own = gate.learn(shares)
-            power, agreed = agreement(evidence, by_own, p.prior, mask)
+            power, agreed = agreement(evidence, by_own, p.prior, mask, p.trusted(evidence, by_own))
             if turn < self.rounds:
                 merit = agreed
             said = power * evidence + by_own

@@ -229,10 +229,7 @@ class StudySpec(Strict):
 
 
 def explain(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
-    """Return one sentence for each problem of a pydantic error; for an unknown field it names the nearest known one.
-
-    A problem of the whole document has no place, and does not repeat the document.
-    """
+    """Return one sentence for each problem of a pydantic error; for an unknown field it names the nearest known one."""
     problems = []
     for item in error.errors(include_url=False):
         place = ".".join(str(p) for p in item["loc"])
@@ -247,7 +244,7 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
         else:
             message = item["msg"].removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
-            problems.append(f"{place}: {message}, got {item['input']!r}" if place else message)
+            problems.append(f"{place}: {message}, got {item['input']!r}" if place else message)  # or the whole document
     return problems
 
 

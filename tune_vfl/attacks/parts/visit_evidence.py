@@ -99,7 +99,9 @@ def balanced(odds: Tensor, prior: Tensor, mask: Tensor) -> Tensor:
     return shares_of(moved) * mask
 
 
-def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def agreement(
+    evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor, fitting: Tensor | bool = True
+) -> tuple[Tensor, Tensor]:
     """Choose the power of the evidence that agrees most with the own columns; return it with the agreement.
 
     Gradients and own columns are taken to be independent given the class. Then the likelihood of the own columns under
@@ -110,6 +112,7 @@ def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tu
         gate: ``(T, F, S, K - 1, n)`` log odds against the first class by the own columns.
         prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
         mask: ``(F, 1, 1, n)``.
+        fitting: ``(T, S, P)`` which of :data:`TEMPERS` may be chosen; all by default.
 
     Returns:
         ``(T, 1, S, 1, 1)`` powers, and ``(T, S)`` mean log likelihood ratios of a row to independence.
@@ -121,7 +124,7 @@ def agreement(evidence: Tensor, gate: Tensor, prior: Tensor, mask: Tensor) -> tu
         by_evidence = before + power * evidence
         likelihood = log_total(by_evidence + ratio) - log_total(by_evidence) - alone
         found.append((likelihood * mask).sum((1, -1, -2)) / mask.sum())
-    best, at = torch.stack(found, -1).max(-1)
+    best, at = torch.where(torch.as_tensor(fitting), torch.stack(found, -1), -torch.inf).max(-1)
     return torch.tensor(TEMPERS)[at][:, None, :, None, None], best
 
 
@@ -129,7 +132,7 @@ def known_loss(logs: Tensor, labels: Tensor) -> Tensor:
     """Return the log loss ``(T, S)`` of known rows at the best sharpness.
 
     Args:
-        logs: ``(T, S, K, A)`` log probabilities.
+        logs: ``(T, S, K, A)`` log probabilities, up to a constant for each row.
         labels: ``(T, A)``.
     """
     at = labels[:, None, None].expand(*logs.shape[:2], 1, labels.shape[-1])

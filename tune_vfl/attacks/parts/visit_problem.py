@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.folded_rows import FoldedRows
 from tune_vfl.attacks.parts.folds import Labeled
+from tune_vfl.attacks.parts.visit_evidence import TEMPERS, known_loss
 from tune_vfl.attacks.parts.visit_model import SENT, WIDEST, VisitModel, principal, standardized
 from tune_vfl.attacks.parts.visit_starts import Starts
 from tune_vfl.protocol.granted import Auxiliary
@@ -40,6 +41,7 @@ class VisitProblem:
         starts: logits by few labels.
         prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
         added: ``(T, N, c)`` columns that a defense had the attacker add to its own.
+        by_labels: the known labels alone decide how far the gradients are trusted.
     """
 
     rows: FoldedRows
@@ -49,9 +51,10 @@ class VisitProblem:
     starts: Starts
     prior: Tensor
     added: Tensor
+    by_labels: bool
 
     @classmethod
-    def of(cls, view: View, most: int) -> VisitProblem:
+    def of(cls, view: View, most: int, *, by_labels: bool) -> VisitProblem:
         """Read a view."""
         lead, known = view.lead, view.auxiliary
         x = view.features.train
@@ -74,7 +77,7 @@ class VisitProblem:
         prior = shares[:, None, None, :, None]
         starts = Starts(own, visits, labeled)
         added = x[..., x.shape[-1] - view.features.added :]
-        return cls(FoldedRows(order), visits, Auxiliary(labeled.ids, labeled.y), own, starts, prior, added)
+        return cls(FoldedRows(order), visits, Auxiliary(labeled.ids, labeled.y), own, starts, prior, added, by_labels)
 
     def model(self, received: Tensor, sent: Tensor) -> VisitModel:
         """Return a model of ``(T, E, N, d)`` gradients by ``(T, E, N, q)`` embeddings."""
@@ -89,6 +92,20 @@ class VisitProblem:
         """Return ``(T, S, K, A)`` log probabilities of the known rows; these are the first of the order."""
         count = self.known.ids.shape[-1]
         return self.rows.unfold(shares)[..., :count].clamp(min=RAREST).log()
+
+    def trusted(self, evidence: Tensor, gate: Tensor) -> Tensor | bool:
+        """Return ``(T, S, P)``: the power of :data:`TEMPERS` that says the known rows best, where labels decide.
+
+        Args:
+            evidence: ``(T, F, S, K - 1, n)`` log likelihood ratios to the first class by the gradients.
+            gate: ``(T, F, S, K - 1, n)`` log odds against the first class by the own columns.
+        """
+        if not self.by_labels:
+            return True
+        count = self.known.ids.shape[-1]
+        said, before = (pad(self.rows.unfold(odds)[..., :count], (0, 0, 1, 0)) for odds in (evidence, gate))
+        losses = torch.stack([known_loss(power * said + before, self.known_labels) for power in TEMPERS], -1)
+        return losses == losses.amin(-1, keepdim=True)
 
     @property
     def known_labels(self) -> Tensor:
