@@ -15,11 +15,11 @@ class GradientEmKnown(GradientEm):
 
     The power of the evidence in every round, and the candidate in the end, are those that say the known rows best. A
     further candidate are the ``sums`` of what all epochs say: with many classes a discriminant of the single epochs has
-    more weights than soft labels and noise settle. Under noise with many classes that finds more than agreement with
-    the own columns does, and elsewhere less: the known rows take part in the start, and are said too well.
+    more weights than soft labels and noise settle. Under noise that often finds more than agreement with the own
+    columns does, and now and then less: the known rows take part in the start, and are said too well.
     """
 
-    summary = "gradient_em, with the known labels to decide how far gradients are trusted: for many classes under noise"
+    summary = "gradient_em, with the known labels to decide how far gradients are trusted: under noise"
     in_default: ClassVar[Mapping[str, Any] | None] = None
     choice = "gradient_em_known"
     by_labels: ClassVar[bool] = True
