@@ -9,6 +9,7 @@ from torch import nn
 
 from tests.helpers.cells import cells
 from tests.helpers.visits import EM, ROWS, WIDTH, success, visits_of, world
+from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.attacks.parts.folded_rows import FOLDS, FoldedRows
 from tune_vfl.attacks.parts.soft_gate import STRENGTH, SoftGate
 from tune_vfl.attacks.parts.visit_evidence import agreement, balanced, joined_evidence, shares_of
@@ -96,8 +97,9 @@ def test_rows_whose_labels_are_all_known_are_refused():
         EM().run(view)
 
 
-def test_a_training_that_diverged_harms_no_other_member():
-    alone = EM().run(world()[1])["gradient_em"].scores
+@pytest.mark.parametrize("name", ["gradient_em", "gradient_em_known"])
+def test_a_training_that_diverged_harms_no_other_member(name):
+    alone = ATTACKS[name]().run(world()[1])[name].scores
     _, view = world()
     visits = view.granted("visits")
     of_each = [v for v in vars(visits).values() if v is not None]
@@ -109,7 +111,7 @@ def test_a_training_that_diverged_harms_no_other_member():
         "auxiliary": Auxiliary(*(torch.stack([t, t]) for t in (view.auxiliary.ids, view.auxiliary.labels))),
         "class_prior": view.class_prior.expand(2, -1),
     }
-    both = EM().run(View("gradient_em", (2,), 2, Streams([0, 0]), two))["gradient_em"].scores
+    both = ATTACKS[name]().run(View("gradient_em", (2,), 2, Streams([0, 0]), two))[name].scores
     assert torch.isfinite(both).all()
     torch.testing.assert_close(both[0], alone, atol=1e-3, rtol=0)
 
