@@ -12,6 +12,7 @@ from reports.printed import files_of
 from reports.story import options
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.not_examined import checks_by_study
+from tune_vfl.errors import shortened
 from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
@@ -246,8 +247,7 @@ def _apart(shelf: Shelf) -> list[str]:
     # A check of fewer attacks says a part of what the same check of more attacks says.
     failing = {check.name: check.says for check in sorted(checks, key=lambda check: len(check.says))}
     told = [*(f"{says[:1].upper()}{says[1:]}." for says in failing.values()), *_stale(shelf)]
-    lost = [f"{defense}: {why[0]}" + (f" (and {len(why) - 1} more)" if len(why) > 1 else "")
-            for defense, why in shelf.lost.items()]  # fmt: skip
+    lost = [f"{defense}: {shortened(why, 1)}" for defense, why in shelf.lost.items()]
     return [*told, *([f"Settings without a result: {'; '.join(lost)}."] if lost else [])]
 
 
