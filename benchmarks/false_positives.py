@@ -1,6 +1,7 @@
-"""False positives of ``default``: attacks on trainings with gradients that are noise.
+"""False positives of ``default``, or of other attacks, on trainings with gradients that are noise.
 
 Run: python -m benchmarks.false_positives [--seeds 60] [--tables 2] [--rows 300 1000 5000] [--in-a-study 3 10]
+     [--attacks default gradient_em_known]
 
 The defense is ``gaussian`` with sigma 10: no label passes through it, and the true leakage is 0. A line is one balance
 of classes and one number of rows, over tables of 20 columns that are drawn anew, half of them at each party. The seeds
@@ -103,11 +104,13 @@ class Counted(NamedTuple):
 Records = Sequence[SeedRecord]
 
 
-def measured(kind: str, rows: int, table: int, seeds: int, doubt: float = 1.0) -> Records:
+def measured(
+    kind: str, rows: int, table: int, seeds: int, doubt: float = 1.0, attacks: Sequence[str] = ("default",)
+) -> Records:
     """Return the record of each seed."""
     classes, share = LABELS[kind]
     named = {"name": "noise_table", "rows": rows, "classes": classes, "share": share, "table": table, "doubt": doubt}
-    raw = {"study": "noise", "dataset": named, "defense": "gaussian", "attacks": ["default"]}
+    raw = {"study": "noise", "dataset": named, "defense": "gaussian", "attacks": list(attacks)}
     cell = resolve(parse({**raw, "budget": {"seeds": seeds}}))
     references = measure_references(cell)
     (outcome,) = evaluate_pack(cell, [{"sigma": SIGMA}], references)
@@ -150,13 +153,14 @@ def main() -> None:
     parser.add_argument("--in-a-study", type=int, nargs="+", default=[3, 10])
     parser.add_argument("--labels", nargs="+", choices=list(LABELS), default=list(LABELS))
     parser.add_argument("--doubt", type=float, default=1.0, help="noise in the rule: .1 brings floors near 1")
+    parser.add_argument("--attacks", nargs="+", default=["default"])
     given = parser.parse_args()
     prepare_process()
     head = ["labels", "rows", "seeds", "studies", "attack", "floor", "lower end above 0", "mean advantage"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for kind in given.labels:
         for rows in given.rows:
-            tables = [measured(kind, rows, table, given.seeds, given.doubt) for table in range(given.tables)]
+            tables = [measured(kind, rows, n, given.seeds, given.doubt, given.attacks) for n in range(given.tables)]
             for size in given.in_a_study:
                 for attack, c in counts(tables, size).items():
                     share = f"{c.above:.3f}{' **!**' if c.too_many else ''}"
