@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
+from tests.helpers.bottoms import bottom
 from tune_vfl import evaluate
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError
@@ -17,11 +17,6 @@ from tune_vfl.models.layers import Linear
 from tune_vfl.seeds import Stream, Streams
 
 DEEP = ("resnet18", "resnet20", "resnet50", "alexnet", "gafm_cnn")
-
-
-def bottom(name: str, shape: tuple[int, ...], seed: int = 0, **options: object) -> nn.Module:
-    made = MODELS[name](MODELS[name].Options.model_validate(options))
-    return made.bottom(shape, made.options.embedding_dim, Stream(seed, "init"))
 
 
 def parameters(net: nn.Module) -> int:
@@ -169,37 +164,6 @@ def test_rows_pass_in_portions_in_evaluation_only() -> None:
         assert seen == sizes
 
 
-def test_gafms_net_for_photographs_is_the_published_one() -> None:
-    net = bottom("gafm_cnn", (1, 64, 64))
-    assert [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)] == [6, 16, 32]
-    assert [m.weight.shape[0] for m in net.modules() if isinstance(m, Linear)] == [120, 84, 40]
-    sent = net(torch.rand(8, 1, 64, 64))
-    assert (sent >= 0).all()
-    assert (sent == 0).any()
-    architecture = MODELS["gafm_cnn"](MODELS["gafm_cnn"].Options())
-    assert architecture.outputs(2) == 1
-    assert [
-        tuple(m.weight.shape) for m in architecture.top(40, 1, Stream(0, "t")).modules() if isinstance(m, Linear)
-    ] == [
-        (16, 40),
-        (1, 16),
-    ]
-
-
-def test_gafms_net_maps_as_relu_before_pooling_does_in_any_order_of_memory() -> None:
-    net, images = bottom("gafm_cnn", (1, 30, 22)), torch.rand(5, 1, 30, 22)
-    weights = [p for m in net.modules() if isinstance(m, nn.Conv2d) for p in m.parameters()]
-    sent = net(images)
-    kept = images
-    for weight, bias in zip(weights[::2], weights[1::2], strict=True):
-        kept = F.max_pool2d(F.conv2d(kept, weight, bias, padding=2).relu(), 2, ceil_mode=True)
-    expected = nn.Sequential(nn.Flatten(), *list(net.children())[1:])(kept)
-    torch.testing.assert_close(sent, expected)
-    ours, plain = (torch.autograd.grad(out.square().sum(), weights) for out in (sent, expected))
-    for one, other in zip(ours, plain, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
-
-
 def test_tops_have_the_layers_that_are_asked_for() -> None:
     for name, layers in [("resnet18", 4), ("resnet20", 4), ("resnet50", 4), ("alexnet", 1), ("gafm_cnn", 2)]:
         top = MODELS[name](MODELS[name].Options()).top(20, 10, Stream(0, "top"))
@@ -290,17 +254,6 @@ def test_a_whole_evaluation_with_completion_of_a_bottom_that_trains_on(name: str
     assert answer["model"] == name
     assert set(answer["attacks"]["pmc"]["variants"]) == {"logreg", "logreg_all", "mixmatch_unfrozen"}
     assert answer["attacks"]["pmc"]["mean"] > 0.8
-
-
-def test_gafm_defends_its_own_net_whose_output_is_no_probability(images: dict[str, object]) -> None:
-    answer = evaluate(
-        {**images, "split": 1.0},
-        defense="gafm",
-        attacks=["norm"],
-        seeds=1,
-        settings=["model.name=gafm_cnn", "training.epochs=2", "training.batch_size=31"],
-    )
-    assert answer["outcome"] == "ok", answer
 
 
 @pytest.mark.parametrize("name", DEEP)

@@ -102,10 +102,11 @@ def compared(table: Table, results: TableResults, refused: Mapping[str, str] | N
             published = table.published(evaluation.row, heading)
             if published is None or (evaluation.stands_in and heading not in measured):
                 continue
-            cell = Cell(evaluation, heading, published, says=evaluation.data.cannot or "nothing here measures it")
+            says = evaluation.data.cannot or "nothing here measures it"
+            priced = heading in measured and not evaluation.data.needs
+            cell = Cell(evaluation, heading, published, says=says, priced=priced)
             if heading in measured:
                 not_run = (refused or {}).get(evaluation.label, "")
-                cell = replace(cell, priced=not evaluation.data.needs)
                 cell = _judged(cell, measured[heading], kept, table.repeats, not_run=not_run)
             cells.append(cell)
     return cells

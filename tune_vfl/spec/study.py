@@ -244,7 +244,8 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
         else:
             message = item["msg"].removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
-            problems.append(f"{place}: {message}, got {item['input']!r}" if place else message)  # or the whole document
+            # A problem of the whole document has no place, and does not repeat the document.
+            problems.append(f"{place}: {message}, got {item['input']!r}" if place else message)
     return problems
 
 
