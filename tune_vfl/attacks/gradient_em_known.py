@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tune_vfl.attacks.base import attack
 from tune_vfl.attacks.gradient_em import GradientEm
@@ -20,6 +19,5 @@ class GradientEmKnown(GradientEm):
     """
 
     summary = "gradient_em, with the known labels to decide how far gradients are trusted: under noise"
-    in_default: ClassVar[Mapping[str, Any] | None] = None
     choice = "gradient_em_known"
     by_labels: ClassVar[bool] = True

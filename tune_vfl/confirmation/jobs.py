@@ -18,8 +18,8 @@ from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.spec.study import Training
 
-ALWAYS = "gradient_em"
-"""The attack added to every confirmation of attacks on labels: no other one breaks some kinds of noise."""
+ALWAYS = ("gradient_em", "gradient_em_known")
+"""The attacks added to every confirmation of attacks on labels: no other ones break some kinds of noise."""
 
 Place = tuple[str, int, int]
 """A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""
@@ -55,8 +55,8 @@ class Job:
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
     """Return the evaluation settings of a confirmation, without seeds, and the parameters of the trial's defense.
 
-    Collusion of passive parties is no part of a leakage and is not measured. An attack that reads all epochs together
-    is added, also where the search did not run it.
+    Collusion of passive parties is no part of a leakage and is not measured. Attacks that read all epochs together
+    are added, also where the search did not run them.
     """
     given = next((t.params for t in record.trials if t.number == number), {})
     cell, params = (undefended(record.cell), {}) if number == UNDEFENDED else record.cell.with_params(given)
@@ -66,15 +66,15 @@ def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
 
 
 def _added(cell: Cell) -> list[Named]:
-    """Return the attack that a confirmation adds to attacks on labels in a vertical federation."""
+    """Return the attacks that a confirmation adds to attacks on labels in a vertical federation."""
     from tune_vfl.attacks.base import ATTACKS
 
     listed = {a.name for a in cell.attacks}
-    if ALWAYS in listed or cell.federation.horizontal:
+    if cell.federation.horizontal:
         return []
     if all(ATTACKS[name].capabilities.goal != "labels" for name in listed):
         return []
-    return [Named(name=ALWAYS, **ATTACKS[ALWAYS]().params.model_dump())]
+    return [Named(name=n, **ATTACKS[n]().params.model_dump()) for n in ALWAYS if n not in listed]
 
 
 def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:

@@ -24,12 +24,12 @@ RowsUsed = Literal["all", "selection", "report"]
 does. ``report``: trained on the training rows of ``selection``, the utility measured on the reserve, as ``confirm``
 does. A data set without a reserve has the same rows under each."""
 
-MEASURE = 4
+MEASURE = 5
 """How studies measure today. Under 1 a search used every row; from 2 on it leaves the reserve alone; from 3 on
 ``default`` has an attack that reads all epochs together, ``gradient_em``; from 4 on that one goes on from its best
-start after half of its rounds."""
+start after half of its rounds; from 5 on ``default`` has ``gradient_em_known`` too, where known labels decide."""
 
-_CHANGED = dict.fromkeys(("gradient_em", "default", "default_features", "thorough"), 4)
+_CHANGED = {"gradient_em": 4, **dict.fromkeys(("default", "default_features", "thorough"), 5)}
 """The measure under which scores of an attack, or of a portfolio with it, changed last; of all others 2."""
 
 UNDEFENDED_SEEDS = 10
