@@ -1,7 +1,7 @@
 """False positives of ``default``, or of other attacks, on trainings with gradients that are noise.
 
 Run: python -m benchmarks.false_positives [--seeds 60] [--tables 2] [--rows 300 1000 5000] [--in-a-study 3 10]
-     [--attacks default gradient_em_known]
+     [--attacks default my_attack]
 
 The defense is ``gaussian`` with sigma 10: no label passes through it, and the true leakage is 0. A line is one balance
 of classes and one number of rows, over tables of 20 columns that are drawn anew, half of them at each party. The seeds

@@ -101,12 +101,12 @@ def test_what_attacks_are_compared_with_is_read_from_the_records_of_an_earlier_r
     assert floors.of(cell.model_copy(update={"seeds": (1000, 1002)})) == known
 
 
-def test_a_confirmation_adds_the_attack_on_all_epochs_where_labels_are_attacked(record: StudyRecord) -> None:
+def test_a_confirmation_adds_attacks_on_all_epochs_where_labels_are_attacked(record: StudyRecord) -> None:
     assert [a.name for a in record.cell.attacks] == ["norm"]
     cell, _ = cell_of(record, 0)
-    assert [a.name for a in cell.attacks] == ["norm", "gradient_em"]
+    assert [a.name for a in cell.attacks] == ["norm", "gradient_em", "gradient_em_known"]
     again, _ = cell_of(replace(record, cell=cell), 0)
-    assert again.attacks == cell.attacks, "where it is listed it runs once"
+    assert again.attacks == cell.attacks, "where they are listed they run once"
 
     def attacks(*names: str, **fields: Any) -> list[str]:
         listed = record.cell.model_copy(update={"attacks": tuple(Named(name=n) for n in names), **fields})
@@ -114,5 +114,5 @@ def test_a_confirmation_adds_the_attack_on_all_epochs_where_labels_are_attacked(
         return [a.name for a in kept.attacks]
 
     assert attacks("bmi") == ["bmi"], "labels are not what is attacked"
-    assert attacks("bmi", "norm") == ["bmi", "norm", "gradient_em"], "some of them are"
-    assert attacks("norm", federation=Federation(name="horizontal")) == ["norm"], "it reads what vertical parties send"
+    assert attacks("bmi", "norm") == ["bmi", "norm", "gradient_em", "gradient_em_known"], "some of them are"
+    assert attacks("norm", federation=Federation(name="horizontal")) == ["norm"], "they read what vertical parties send"

@@ -20,6 +20,7 @@ from reports.tables import (
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.errors import StudyError
+from tune_vfl.evaluation.portfolios import members
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 from tune_vfl.spec import Named, parse
@@ -35,10 +36,8 @@ def study_of(*points, **kwargs):
 
 def by_all(record):
     """The same study, as if every attack of a competent adversary had been run on it."""
-    rest = [
-        Named(name=n) for n in ("direction", "grad_cluster", "gradient_completion", "gradient_em", "pmc", "spectral")
-    ]
-    return replace(record, cell=record.cell.model_copy(update={"attacks": (*record.cell.attacks, *rest)}))
+    listed = (*record.cell.attacks, *(Named(name=a.name) for a in members("default")))
+    return replace(record, cell=record.cell.model_copy(update={"attacks": listed}))
 
 
 # Tables
@@ -81,8 +80,8 @@ def test_nothing_is_recommended_before_a_competent_adversary_was_tried():
     told = story(study_of((0.90, 0.80), (0.88, 0.62)))
     assert told.failing == [
         (
-            "Not tried: direction, grad_cluster, gradient_completion, gradient_em, pmc and spectral. "
-            "Search with `attacks: default` before you choose."
+            "Not tried: direction, grad_cluster, gradient_completion, gradient_em, gradient_em_known, pmc and "
+            "spectral. Search with `attacks: default` before you choose."
         )
     ]
     assert told.answer.startswith("Nothing is recommended")
