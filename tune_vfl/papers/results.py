@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
-from tune_vfl.errors import TuneVflError
+from tune_vfl.errors import TuneVflError, shortened
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import home
 from tune_vfl.outcome import OutcomeName
@@ -132,7 +132,7 @@ def read_results(folder: Path, table: str) -> TableResults:
     try:
         return TableResults.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        problems = "; ".join(explain(error, TableResults)[:3])
+        problems = shortened(explain(error, TableResults), 3, "; ")
         raise TuneVflError(f"{path}: expected results as `reproduce` keeps them: {problems}; remove it") from error
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from tune_vfl.errors import ParcelError
+from tune_vfl.errors import ParcelError, shortened
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records.packed import Packed
 from tune_vfl.records.studies import StudyRecord, TrialRecord
@@ -71,7 +71,7 @@ class Entry(Strict):
         try:
             found = cls.model_validate_json(path.read_text(encoding="utf-8"))
         except ValidationError as error:
-            raise ParcelError(f"{path}: is not an entry of the board: {'; '.join(explain(error)[:3])}") from error
+            raise ParcelError(f"{path}: is not an entry of the board: {shortened(explain(error), 3, '; ')}") from error
         except (OSError, UnicodeDecodeError) as error:
             raise ParcelError(f"{path}: cannot be read ({error}); give a file that `board add` wrote") from error
         if found.packed.campaign is not None:

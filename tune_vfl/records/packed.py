@@ -259,6 +259,6 @@ def _in_words() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        raise ValueError("; ".join(explain(error)[:3])) from error
+        raise ValueError(shortened(explain(error), 3, "; ")) from error
     except (SpecError, KeyError, TypeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
