@@ -25,6 +25,7 @@ ALL = [
     "grad_cluster",
     "gradient_completion",
     "gradient_em",
+    "gradient_em_known",
     "norm",
     "pmc",
     "spectral",
