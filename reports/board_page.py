@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, NamedTuple
 
-from reports.board import csv_of, own_attacks, shelves
+from reports.board import THOROUGH, csv_of, own_attacks, shelves
 from reports.looks import COLORS, DARK
 from reports.page import environment, own_text
 from reports.printed import files_of
@@ -29,6 +29,7 @@ NOTES = (
     "Leakage: the largest advantage of the attacks of `default` over what needs no federation.",
     "Gain kept: the share of what the federation adds to a model of the label party alone.",
     "Paper's attacks: the largest advantage of those by which the defense's paper measured it and that were run here.",
+    "Thorough: the leakage by the attacks of `thorough`, which also take part in the training, where these were run.",
     "On the front: of all data sets on how many; of one the chance that no other setting is better in both.",
     "In parentheses: 90% intervals.",
     "Setting: the best compromise of the published ones; where a search found a better one, that too, as searched.",
@@ -49,10 +50,10 @@ def board_files(entries: Mapping[Path, Sequence[Entry]]) -> dict[str, bytes]:
 
 
 class Line(NamedTuple):
-    """A line of a data set's table, or of the table of all: texts by column; ``file`` is the entry's."""
+    """A line of a data set's table, or of the table of all: texts by column, and the files that they lead to."""
 
     cells: tuple[str, ...]
-    file: str = ""
+    links: tuple[str, ...] = ()
     on_front: bool = False
 
 
@@ -174,15 +175,24 @@ def _sheet(shelf: Shelf) -> Sheet:
         "confirmed ": [_confirmed(row.point) for row in shelf.rows],
     }
     kept = {title: texts for title, texts in columns.items() if any(text not in ("", "–") for text in texts)}
-    files = [f"../{shelf.file.parent.name}/{shelf.name}/{row.point.defense}.json" for row in shelf.rows]
+    folder = f"../{shelf.file.parent.name}/{shelf.name}"
+    files = {
+        "defense ": [f"{folder}/{row.point.defense}.json" for row in shelf.rows],
+        "thorough": [
+            "" if row.thorough is None else f"{folder}{THOROUGH}/{row.point.defense}.json" for row in shelf.rows
+        ],
+    }
+    links = [files.get(title, [""] * len(shelf.rows)) for title in kept]
     return Sheet(
         name=shelf.name,
         file=f"../{shelf.file.parent.name}/{shelf.file.name}",
         says=_conditions(shelf),
         head=tuple(kept),
         lines=tuple(
-            Line(cells, file, row.point.on_front)
-            for cells, file, row in zip(zip(*kept.values(), strict=True), files, shelf.rows, strict=True)
+            Line(cells, of, row.point.on_front)
+            for cells, of, row in zip(
+                zip(*kept.values(), strict=True), zip(*links, strict=True), shelf.rows, strict=True
+            )
         ),
         apart=tuple(_apart(shelf)),
         image=f"{shelf.figure.name}.svg",
@@ -263,10 +273,14 @@ def _stale(shelf: Shelf) -> Iterator[str]:
 def _of_each(found: Sequence[Shelf]) -> list[str]:
     texts = []
     for sheet in map(_sheet, found):
-        lines = [Line((f"[{line.cells[0]}]({line.file})", *line.cells[1:])) for line in sheet.lines]
+        lines = [Line(tuple(map(_linked, line.cells, line.links))) for line in sheet.lines]
         says = f"Conditions: [{sheet.name}.yaml]({sheet.file}). {sheet.says}"
         texts += [f"## {sheet.name}", says, *sheet.apart, f"![{sheet.alt}]({sheet.image})", _table(sheet.head, lines)]
     return texts
+
+
+def _linked(text: str, file: str) -> str:
+    return f"[{text}]({file})" if file else text
 
 
 def _table(head: Sequence[str], lines: Sequence[Line]) -> str:
