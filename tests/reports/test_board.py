@@ -77,6 +77,13 @@ def test_a_failed_check_is_said_once_of_a_data_set() -> None:
     assert "unmix by" in parts["breast_cancer"]
 
 
+def test_under_more_attacks_the_same_trainings_leak_no_less() -> None:
+    rows = [row for shelf in shelves(entries_in(BOARD)) for row in shelf.every]
+    more = [(row.point.defense, row.thorough - row.point.objectives[1]) for row in rows if row.thorough is not None]
+    assert {defense for defense, _ in more} >= {"dcae", "iso", "marvell"}
+    assert min(added for _, added in more) >= 0
+
+
 def test_of_each_defense_a_published_setting_is_shown_first() -> None:
     (shelf,) = (s for s in shelves(entries_in(BOARD)) if s.name == "breast_cancer")
     rows = [row for row in shelf.rows if row.point.defense == "marvell"]
