@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reports.gathered import Gathered
     from tune_vfl.analysis.joint_front import JointPoint
     from tune_vfl.records.board import Entry
-    from tune_vfl.records.studies import TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 THOROUGH = "-thorough"
 """Ends the name of conditions under which a data set's settings are attacked by more; a column of its board."""
@@ -38,7 +38,7 @@ class Row(NamedTuple):
         source: where the setting was published; None for one that a search proposed.
         kept: the share that it keeps of what the federation adds to the label party alone; None where that is nothing.
         own: the largest advantage of the attacks by which the defense's paper measured it; None where none was run.
-        thorough: the leakage by the attacks of the thorough conditions; None where they were not run.
+        thorough: the same setting under the attacks of the thorough conditions; None where they were not run.
     """
 
     entry: Entry
@@ -46,7 +46,7 @@ class Row(NamedTuple):
     source: str | None
     kept: float | None
     own: float | None
-    thorough: float | None
+    thorough: JointPoint | None
 
 
 class Shelf(NamedTuple):
@@ -89,13 +89,10 @@ def shelves(entries: Mapping[Path, Sequence[Entry]]) -> Iterator[Shelf]:
 
 def _shelf(name: str, file: Path, fresh: Sequence[Entry], more: Sequence[Entry], stale: Sequence[Entry]) -> Shelf:
     studies = tuple(entry.record for entry in fresh)
-    (data,) = gather(CampaignRecord(name, studies, sum(len(study.trials) for study in studies)))
+    data = _gathered(name, studies)
     by_study = {entry.record.name: entry for entry in fresh}
-    thorough = {
-        (entry.record.cell.defense, point_key(trial.params)): trial.outcome.objectives[1]
-        for entry in more
-        for trial in entry.record.ok
-    }
+    attacked = _gathered(name, [entry.record for entry in more]).found.points if more else ()
+    thorough = {(point.defense, point_key(point.params)): point for point in attacked}
     every = tuple(_row(by_study[point.study], point, data, thorough) for point in data.found.points)
     figure = frontier(data.found, data.decision, data.names, title=f"{count(len(fresh), 'defense')} on {name}")
     return Shelf(
@@ -110,7 +107,12 @@ def _shelf(name: str, file: Path, fresh: Sequence[Entry], more: Sequence[Entry],
     )
 
 
-def _row(entry: Entry, point: JointPoint, data: Gathered, thorough: Mapping[tuple[str, str], float]) -> Row:
+def _gathered(name: str, studies: Sequence[StudyRecord]) -> Gathered:
+    (data,) = gather(CampaignRecord(name, tuple(studies), sum(len(study.trials) for study in studies)))
+    return data
+
+
+def _row(entry: Entry, point: JointPoint, data: Gathered, thorough: Mapping[tuple[str, str], JointPoint]) -> Row:
     attacks, alone = point.trial.outcome.attacks, data.found.alone
     return Row(
         entry=entry,
@@ -153,6 +155,7 @@ def _record(shelf: Shelf, row: Row) -> dict[str, Any]:
     outcome, sure, study = point.trial.outcome, point.sure, entry.record
     utility, leakage = point.objectives
     up, across = sure.utility_interval or (None, None), sure.leakage_interval or (None, None)
+    more = (row.thorough and row.thorough.sure.leakage_interval) or (None, None)
     again = point.again
     params = {qualified(name): value for name, value in point.params.items()}
     return {
@@ -175,7 +178,10 @@ def _record(shelf: Shelf, row: Row) -> dict[str, Any]:
         "strongest_attack": outcome.strongest,
         "leakage_own": row.own,
         "own_attacks": " ".join(own_attacks(row)),
-        "leakage_thorough": row.thorough,
+        "leakage_thorough": None if row.thorough is None else row.thorough.objectives[1],
+        "leakage_thorough_low": more[0],
+        "leakage_thorough_high": more[1],
+        "strongest_thorough": None if row.thorough is None else row.thorough.trial.outcome.strongest,
         "on_front": point.on_front,
         "chance": point.chance,
         "confirmed": again is not None and again.confirmed,

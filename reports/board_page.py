@@ -170,7 +170,7 @@ def _sheet(shelf: Shelf) -> Sheet:
         "leakage": [_span(row.point, 1) for row in shelf.rows],
         "strongest attack ": [row.point.trial.outcome.strongest for row in shelf.rows],
         "paper's attacks": [_own(row) for row in shelf.rows],
-        "thorough": ["–" if row.thorough is None else formatting.short(row.thorough) for row in shelf.rows],
+        "thorough": ["–" if row.thorough is None else _more(row.thorough) for row in shelf.rows],
         "on the front": [f"{row.point.chance:.0%}" for row in shelf.rows],
         "confirmed ": [_confirmed(row.point) for row in shelf.rows],
     }
@@ -215,6 +215,10 @@ def _kept(share: float | None) -> str:
 def _span(point: JointPoint, which: int) -> str:
     interval = (point.sure.utility_interval, point.sure.leakage_interval)[which]
     return formatting.short_span(point.objectives[which], interval)
+
+
+def _more(point: JointPoint) -> str:
+    return f"{_span(point, 1)} {point.trial.outcome.strongest}"
 
 
 def _own(row: Row) -> str:
