@@ -99,6 +99,19 @@ def test_a_trial_that_raises_is_an_error_and_harms_nothing_else(monkeypatch: pyt
     assert bad.reason == "RuntimeError: broken on purpose"
 
 
+def test_an_attack_without_a_score_names_the_seeds() -> None:
+    """Where the first batch has four rows, some seeds draw too few of a class; each seed alone shows which."""
+
+    def outcome(*seeds: int) -> Outcome:
+        cell = cells("training.epochs=1", "training.batch_size=4")("bli")
+        (found,) = evaluate_pack(cell.model_copy(update={"seeds": seeds}), [{"scale": 1e-3}])
+        return found
+
+    without = [seed for seed in range(6) if outcome(seed).outcome == "error"]
+    assert 0 < len(without) < 6
+    assert f"'bli' has no score with seed {', '.join(map(str, without))}, where" in outcome(*range(6)).reason
+
+
 def test_running_out_of_memory_is_oom(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any, **named: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -12,7 +12,7 @@ from typing import Any
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, shortened
 from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.measuring import guess_of, measure_pack, rarest_in_test, references_once
@@ -162,9 +162,7 @@ class _Bench:
         for attack in self.task.attacks:
             summary = self._score(attack, table)
             if summary is None:
-                return Outcome.failed(
-                    "error", f"attack {attack.name!r} is undefined on this data: no seed gave a score"
-                )
+                return Outcome.failed("error", self._unscored(attack, table))
             scores[attack.name] = summary
         worst = max(scores.values(), key=lambda s: s.advantage, default=None)
         return Outcome(
@@ -181,6 +179,23 @@ class _Bench:
             seconds=seconds,
             notes=list(dict.fromkeys([*self.task.dataset.notes, *(n for notes in table["notes",] for n in notes)])),
             logged={n: sum(v) / len(v) for n, v in below(table, "logged").items() if all(map(math.isfinite, v))},
+        )
+
+    def _unscored(self, attack: Attack[Strict], table: Table) -> str:
+        """Say with which seeds an attack has no score, such as where its only batch has no positive row."""
+        tried = [
+            [columns["success"] for columns in variants_of(table, attacker_name(attack.name, party)).values()]
+            for party in seats_of(attack, self.task)
+            if party != TOGETHER
+        ]
+        without = [
+            str(seed)
+            for i, seed in enumerate(self.task.cell.seeds)
+            if not all(math.isfinite(success[i]) for variants in tried for success in variants)
+        ]
+        return (
+            f"attack {attack.name!r} has no score with seed {shortened(without, 10)}, where the rows that it "
+            "scores may hold too few of a class; leave it out, or train in larger batches"
         )
 
     def _score(self, attack: Attack[Strict], table: Table) -> AttackScore | None:
