@@ -11,6 +11,7 @@ import tune_vfl
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.simulated import Simulation, closed_form, simulate
 from tune_vfl.errors import SpecError, StudyError, UnknownNameError, UsageError
+from tune_vfl.evaluation.portfolios import members
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
@@ -20,16 +21,9 @@ from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
 
-ALL = [
-    "direction",
-    "grad_cluster",
-    "gradient_completion",
-    "gradient_em",
-    "gradient_em_known",
-    "norm",
-    "pmc",
-    "spectral",
-]  # else nothing is recommended
+UNFIT = ("direct", "unmix")  # without a top model, and under a mixture of rows
+ALL = [a.name for a in members("default") if a.name not in UNFIT]
+"""Nothing is recommended before all that fit were tried."""
 SIMULATION = Simulation(noise=0.005)
 
 

@@ -183,15 +183,16 @@ class _Bench:
 
     def _unscored(self, attack: Attack[Strict], table: Table) -> str:
         """Say with which seeds an attack has no score, such as where its only batch has no positive row."""
-        tried = [
-            [columns["success"] for columns in variants_of(table, attacker_name(attack.name, party)).values()]
+        scores = [
+            columns["success"]
             for party in seats_of(attack, self.task)
             if party != TOGETHER
+            for columns in variants_of(table, attacker_name(attack.name, party)).values()
         ]
         without = [
             str(seed)
             for i, seed in enumerate(self.task.cell.seeds)
-            if not all(math.isfinite(success[i]) for variants in tried for success in variants)
+            if not all(math.isfinite(success[i]) for success in scores)
         ]
         return (
             f"attack {attack.name!r} has no score with seed {shortened(without, 10)}, where the rows that it "
