@@ -9,7 +9,7 @@ from benchmarks.house import files
 from tune_vfl.errors import SpecError, UsageError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
-from tune_vfl.machine.passwords import from_environment, has_password
+from tune_vfl.machine.passwords import StudyUrl, from_environment, has_password, hide_password, server_of
 from tune_vfl.machine.secrets import make_token_private, token_file
 from tune_vfl.spec import parse
 
@@ -83,18 +83,72 @@ def test_a_spec_sends_a_password_to_ones_own_hosts(variable, value, monkeypatch)
         "sqlite:///${env:P}.db",
         "https://u:${env:P}@h /",
         "https://u:${env:P }@h/",
+        "postgresql://u:${env:P}@h/d?%68ost=127.0.0.1&%70ort=45998",
+        "postgresql://u@h/d?hostaddr=1.2.3.4",
+        "postgresql://u@h/d?service=other",
+        "postgresql://u@h/d?sslmode=disable",
+        "postgresql://u@h/d?passfile=/home/me/notes",
+        "postgresql://u@h/host=evil port=1",
+        "postgresql://u@h1:1,h2:2/d",
+        "postgresql:///d?host=/tmp",
+        "https://h/x?y=1",
+        "mysql://u@h/d",
+        "databricks://profile",
+        "databricks",
+        "arn:aws:sagemaker:us-east-1:1:x",
     ],
 )
-def test_a_spec_that_could_send_a_variable_elsewhere_is_refused(text, monkeypatch):
+def test_a_spec_that_could_send_something_elsewhere_is_refused(text, monkeypatch):
     monkeypatch.setenv("P", "hidden")
-    monkeypatch.setenv("TUNE_VFL_HOSTS", "h")
+    monkeypatch.setenv("TUNE_VFL_HOSTS", "h,evil")
     for send in (storage_at, places.resolve_uri):
-        with pytest.raises(UsageError, match="stands for a password only") as refused:
-            send(text)
+        with pytest.raises(UsageError, match=r"stands for a password only|a study file may name") as refused:
+            send(StudyUrl(text))
         assert "hidden" not in str(refused.value)
     for field in ("storage", "tracking"):
-        with pytest.raises(SpecError, match=rf"{field}: .*stands for a password only"):
+        with pytest.raises(SpecError, match=rf"{field}: .*(stands for a password only|a study file may name)"):
             parse({"study": "s", "dataset": "wine", "defense": "laplace", field: text})
+
+
+@pytest.mark.parametrize("text", ["ledger.db", "/a b/ledger.db", "sqlite:////x/y.db", "~/ledger.db"])
+def test_a_spec_may_name_a_file(text):
+    assert parse({"study": "s", "dataset": "wine", "defense": "laplace", "storage": text}).storage == text
+    assert server_of(text) is None
+
+
+def test_a_server_of_a_spec_is_put_together_from_what_was_understood(monkeypatch):
+    monkeypatch.setenv("TUNE_VFL_HOSTS", "db.example, [::1]:5000")
+    for text, url in {
+        "postgresql://a@b@db.example/d?sslmode=verify-full": "postgresql://a%40b@db.example/d?sslmode=verify-full",
+        "https://DB.example:443/x/y": "https://DB.example:443/x/y",
+        "http://[::1]:5000": "http://[::1]:5000",
+        "https://u\\:p@db.example": "https://u%5C:p@db.example",
+    }.items():
+        assert places.resolve_uri(StudyUrl(text)) == url
+
+
+def test_what_clients_bring_along_goes_to_ones_own_servers_alone(monkeypatch):
+    for text in ("http://127.0.0.1:45999", "postgresql://x@127.0.0.1:45998/y"):
+        for send in (storage_at, places.resolve_uri):
+            with pytest.raises(
+                UsageError, match=r"MLFLOW_TRACKING_TOKEN.*to 127\.0\.0\.1:4599.*export TUNE_VFL_HOSTS=127"
+            ):
+                send(StudyUrl(text))
+    assert storage_at("postgresql://x@127.0.0.1:45998/y").shown == "postgresql://x@127.0.0.1:45998/y", "a user typed it"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:45999")
+    assert places.resolve_uri(StudyUrl("http://127.0.0.1:45999/")) == "http://127.0.0.1:45999/"
+
+
+def test_a_url_is_shown_without_what_is_secret():
+    for url, shown in {
+        "postgresql://tune@h/ledger?password=x&sslpassword=y": "postgresql://tune@h/ledger",
+        "postgresql://tune:p?w@h/ledger": "postgresql://tune@h/ledger",
+        "postgresql://u:p@h1:1,h2:2/d?password=x": "postgresql://u@h1:1,h2:2/d",
+        "https://me:p@ml:5000/x": "https://me@ml:5000/x",
+        "sqlite+pysqlite:////a%3Fb/ledger.db": "sqlite+pysqlite:////a%3Fb/ledger.db",
+        "/a/ledger.db": "/a/ledger.db",
+    }.items():
+        assert hide_password(url) == shown
 
 
 def test_what_a_spec_sends_is_listed(monkeypatch, run, tmp_path):

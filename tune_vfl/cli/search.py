@@ -74,10 +74,12 @@ def _data_in_place(
     if not copy:
         yield raw, settings
         return
+    from tune_vfl.machine.passwords import StudyUrl
     from tune_vfl.service.data_copies import copied
 
     spec = checked(raw, settings, dict)
-    with copied(spec, storage or spec.get("storage")) as spec:
+    named = spec.get("storage")
+    with copied(spec, storage or (StudyUrl(named) if named else None)) as spec:
         yield spec, []
 
 
@@ -95,10 +97,10 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
     """
     from tune_vfl.data import load
     from tune_vfl.driver.api import search as run
-    from tune_vfl.machine.passwords import refuse_other_hosts
+    from tune_vfl.machine.places import resolve_uri
     from tune_vfl.service.studies import finished
 
-    refuse_other_hosts(plan.studies[0].spec.tracking, "tracking")
+    resolve_uri(plan.studies[0].spec.tracking)  # a refusal comes before anything runs
     nothing_left = finished(plan, storage or plan.studies[0].spec.storage)
     for sentence in dict.fromkeys(said for study in plan.studies for said in load(study.cell.dataset).notes):
         note(sentence)

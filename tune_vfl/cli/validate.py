@@ -95,11 +95,15 @@ def _study(planned: PlannedStudy) -> dict[str, Any]:
 
 
 def _environment(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the environment variables that a spec sends as passwords, where to, and whether that is the user's own."""
-    from tune_vfl.machine.passwords import password_of
+    """Return the servers that a spec names, the variable that each gets as a password, and whether it is the user's."""
+    from tune_vfl.machine.passwords import server_of
 
-    named = {place: password_of(spec[place]) for place in ("storage", "tracking") if spec[place]}
-    return [{"field": p, **found._asdict(), "own": found.is_own} for p, found in named.items() if found is not None]
+    named = {place: server_of(spec[place]) for place in ("storage", "tracking") if spec[place]}
+    return [
+        {"field": place, "variable": server.variable, "host": server.host, "own": server.is_own}
+        for place, server in named.items()
+        if server is not None
+    ]
 
 
 def _show(plan: PlannedCampaign) -> None:
@@ -113,7 +117,7 @@ def _show(plan: PlannedCampaign) -> None:
         emit("\n".join(f"# data: {said}" for said in (rows, *study["data"]["notes"])))
         for sent in study["environment"]:
             refused = "" if sent["own"] else ", which is refused here: TUNE_VFL_HOSTS does not name that host"
-            emit(f"# environment: {sent['field']} sends {sent['variable']} to {sent['host']}{refused}")
+            emit(f"# environment: {sent['field']} sends {sent['variable'] or 'no variable'} to {sent['host']}{refused}")
         emit(f"# cost: {_cost_line(study['cost'])}\n")
 
 

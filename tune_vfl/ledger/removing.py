@@ -13,6 +13,7 @@ from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.checked_json import DamagedValueError, load
+from tune_vfl.machine.passwords import StudyUrl
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Removal:
         campaign: their campaign; empty for a study of none.
         staying: the campaign's other studies.
         confirmed: whether the campaign has the answer of a confirmation, which a removal of one study deletes too.
-        tracking: the specs' ``tracking``.
+        tracking: the specs' ``tracking``, a :class:`tune_vfl.machine.passwords.StudyUrl`.
         storage: the ledger.
     """
 
@@ -118,8 +119,8 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
 def _tracking(specs: Iterable[str]) -> str | None:
     for spec in specs:
         with suppress(DamagedValueError):
-            tracking: str | None = load(spec).get("tracking")
-            return tracking
+            tracking = load(spec).get("tracking")
+            return None if tracking is None else StudyUrl(tracking)
     return None
 
 

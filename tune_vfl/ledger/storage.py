@@ -19,7 +19,7 @@ from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import retry, translated
 from tune_vfl.ledger.lease import Clock
 from tune_vfl.machine.filesystems import network_file_system
-from tune_vfl.machine.passwords import from_environment, hide_password, with_password
+from tune_vfl.machine.passwords import from_environment, hide_password, usable
 from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
 from tune_vfl.machine.process_identity import boot_id
 
@@ -142,10 +142,11 @@ def storage_at(given: str | None = None) -> LedgerStorage:
             ``ledger.db`` under the home folder. ``${env:NAME}`` in a URL's password is an environment variable's value.
 
     Raises:
-        UsageError: for another kind of database, or a variable that is not set or would be sent elsewhere.
+        UsageError: for another kind of database, a server that a study file names and that is not the user's own, or a
+            variable that is not set.
     """
     own = os.environ.get("TUNE_VFL_STORAGE")
-    named = with_password(given, "storage") if given else from_environment(own, "TUNE_VFL_STORAGE") if own else None
+    named = usable(given, "storage") if given else from_environment(own, "TUNE_VFL_STORAGE") if own else None
     if named is None:
         return SqliteFile(home() / "ledger.db")
     scheme, mark, _ = named.partition("://")

@@ -1,7 +1,7 @@
-"""Passwords that a spec names and the environment holds: ``${env:NAME}`` in the password's place of a URL.
+"""Servers that a URL names, the passwords that go to them, and how a URL is shown.
 
-A spec may come from somebody else. It can make this program send an environment variable to a server only as a
-password, and only to a host of the user's own configuration.
+A study file may come from somebody else. It can make this program speak to a server only where that is one of the
+user's own, and take an environment variable only as that server's password.
 """
 
 from __future__ import annotations
@@ -9,81 +9,134 @@ from __future__ import annotations
 import os
 import re
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from tune_vfl.errors import UsageError
 
-_REFERENCE = re.compile(r"\$\{env:([^}]*)\}")
-_URL = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*://[^:/?#@\s$]+:\$\{env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}"
-    r"@(?P<host>(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?)(?P<rest>[/?][^@#$\\\s]*)?"
-)
-_QUERY = re.compile(r"[?&](?:ssl)?password=([^&]*)")
-# By these a PostgreSQL URL names another server than the one in its place.
-_ANOTHER = re.compile(r"[?&](?:host|hostaddr|port|service|servicefile|options)=", re.IGNORECASE)
 OWN = ("TUNE_VFL_STORAGE", "MLFLOW_TRACKING_URI", "TUNE_VFL_HOSTS")
 """The variables whose hosts are the user's own; the last one is a list of hosts."""
+_REFERENCE = re.compile(r"\$\{env:([^}]*)\}")
+_VARIABLE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+_PATH = re.compile(r"[A-Za-z0-9._~/-]*")
+_FILES = ("sqlite:///", "sqlite+pysqlite:///", "file:///")
+_PORTS = {"http": 80, "https": 443, "postgresql": 5432, "postgres": 5432, "postgresql+psycopg": 5432}
+# What a study file may ask of its connection; every other key, however it is written, could lead elsewhere.
+_QUERY = {"sslmode": "verify-full", "connect_timeout": "[0-9]+", "application_name": "[A-Za-z0-9._-]+"}
+_SECRETS = frozenset({"password", "sslpassword"})
+_ELSEWHERE = (
+    "${env:NAME} stands for a password only, as in scheme://user:${env:NAME}@host/path: elsewhere a spec could send "
+    "any variable anywhere"
+)
 
 
-class Password(NamedTuple):
-    """A password that a text takes from the environment.
+class StudyUrl(str):
+    """A path or a URL out of a study file, or one that was kept with a study; :func:`usable` decides about it."""
+
+    __slots__ = ()
+
+
+class Server(NamedTuple):
+    """The server of a URL.
 
     Attributes:
-        variable: that holds it.
-        host: that it is sent to, with its port where the text names one.
+        host: in lower case, with its port where the URL names one.
+        variable: the environment variable that holds its password; None where the URL takes none.
+        url: the URL, put together from the parts that were understood.
     """
 
-    variable: str
     host: str
+    variable: str | None
+    url: str
 
     @property
     def is_own(self) -> bool:
-        """Whether the host is one of the user's own configuration."""
-        return self.host.lower() in own_hosts()
+        """Whether the host is one of the user's own configuration; without a port it is the scheme's usual one."""
+        usual = _PORTS[self.url.partition("://")[0]]
+        return _with_port(self.host, usual) in {_with_port(host, usual) for host in own_hosts()}
 
 
-def password_of(text: str) -> Password | None:
-    """Return the password that a text of a spec takes from the environment; None where it takes nothing.
+def server_of(text: str) -> Server | None:
+    """Take a URL of a study file apart; None for a path and the URL of a file.
 
     Raises:
-        ValueError: when a variable stands anywhere but in the password's place of a URL.
+        ValueError: when it is no path, ``sqlite:///``, ``file:///``, ``http(s)://`` or ``postgresql://``, or asks for
+            more than a study file may; and where a variable stands anywhere but in the password's place.
     """
-    if not _REFERENCE.search(text):
+    if not _REFERENCE.search(text) and (text.startswith(_FILES) or not re.match(r"[A-Za-z][\w+.-]*:|databricks", text)):
         return None
-    found = _URL.fullmatch(text)
-    if found is None or _ANOTHER.search(found["rest"] or ""):
-        raise ValueError(
-            "${env:NAME} stands for a password only, as in scheme://user:${env:NAME}@host/path, in a URL that names "
-            "its host there alone: elsewhere a spec could send any variable anywhere"
-        )
-    return Password(found["name"], found["host"])
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise ValueError(_ELSEWHERE if _REFERENCE.search(text) else _not_for_a_spec("it cannot be read")) from None
+    named = _VARIABLE.fullmatch(str(url.password or ""))
+    if len(_REFERENCE.findall(text)) != int(named is not None):
+        raise ValueError(_ELSEWHERE)
+    if url.drivername not in _PORTS:
+        raise ValueError(_not_for_a_spec(f"{url.drivername}:// is another kind"))
+    if not (url.host and _HOST.fullmatch(url.host) and _PATH.fullmatch(url.database or "")):
+        raise ValueError(_not_for_a_spec("host or path has other characters than letters, digits and . _ ~ / -"))
+    query = {str(key): str(value) for key, value in url.query.items()}
+    for key, value in query.items():
+        if not (key in _QUERY and re.fullmatch(_QUERY[key], value) and url.drivername.startswith("postgres")):
+            raise ValueError(_not_for_a_spec(f"?{key}=... could lead elsewhere"))
+    user = "" if url.username is None else quote(url.username, safe="")
+    if url.password is not None:
+        user += f":{named[0] if named else quote(str(url.password), safe='')}"
+    bare = URL.create(url.drivername, None, None, url.host, url.port, url.database, query).render_as_string()
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return Server(
+        f"{host}:{url.port}".lower() if url.port else host.lower(),
+        named and named[1],
+        bare.replace("://", f"://{user}@", 1) if user else bare,
+    )
 
 
-def refuse_other_hosts(text: str | None, place: str) -> None:
-    """Refuse a text of a spec or an option that would send an environment variable to a host of others.
+def _not_for_a_spec(why: str) -> str:
+    return (
+        f"{why}; a study file may name a path, sqlite:///PATH, http(s)://HOST/PATH, or postgresql://USER@HOST/NAME "
+        f"with {', '.join(_QUERY)} (sslmode=verify-full); TUNE_VFL_STORAGE and MLFLOW_TRACKING_URI may name anything"
+    )
+
+
+def checked(text: str) -> StudyUrl:
+    """Return a path or URL of a study file as one; errors are those of :func:`server_of`."""
+    server_of(text)
+    return StudyUrl(text)
+
+
+def usable(text: str, place: str) -> str:
+    """Return a path or URL as a client takes it, with the password that it takes from the environment.
+
+    Clients bring along what the environment holds for a server: MLFLOW_TRACKING_TOKEN, PGPASSWORD, ``~/.pgpass``,
+    ``~/.netrc``. So a study file reaches servers of the user's own only, with or without a password of its own. A text
+    of the user's is taken as it is, unless it names a variable.
+
+    Args:
+        text: of a study file (:class:`StudyUrl`), or the user's own.
+        place: what it is, for the message.
 
     Raises:
-        UsageError: naming the variable and the host, or the other place in which a variable stands.
+        UsageError: when it names a server that is not the user's own, or a variable that is not set.
     """
+    if not isinstance(text, StudyUrl) and not _REFERENCE.search(text):
+        return text
     try:
-        password = password_of(text or "")
+        server = server_of(text)
     except ValueError as error:
         raise UsageError(f"{place}: {error}") from error
-    if password is not None and not password.is_own:
+    if server is None:
+        return str(text)
+    if not server.is_own:
+        sent = server.variable or "what the environment holds for such servers (MLFLOW_TRACKING_TOKEN, ~/.pgpass, ...)"
         raise UsageError(
-            f"{place}: it would send {password.variable} to {password.host}, which none of {', '.join(OWN)} names; if "
-            f"that server is yours, export TUNE_VFL_HOSTS={password.host}"
+            f"{place}: it would send {sent} to {server.host}, which none of {', '.join(OWN)} names; if that server is "
+            f"yours, export TUNE_VFL_HOSTS={server.host}"
         )
-
-
-def with_password(text: str, place: str) -> str:
-    """Return a text of a spec or an option with the password that it takes from the environment.
-
-    Raises:
-        UsageError: as :func:`refuse_other_hosts`, and when there is no such variable.
-    """
-    refuse_other_hosts(text, place)
-    return from_environment(text, place)
+    return from_environment(server.url, place)
 
 
 def from_environment(text: str, place: str) -> str:
@@ -93,7 +146,7 @@ def from_environment(text: str, place: str) -> str:
     the value is quoted as a part of a URL, so that a password may hold any character.
 
     Args:
-        text: from the environment, or checked by :func:`with_password`.
+        text: from the environment, or checked by :func:`usable`.
         place: what it is, for the message.
 
     Raises:
@@ -114,9 +167,13 @@ def from_environment(text: str, place: str) -> str:
 
 def own_hosts() -> set[str]:
     """Return the hosts of the user's own configuration, in lower case, each with its port where that is named."""
-    *urls, hosts = (os.environ.get(name, "") for name in OWN)
+    *urls, hosts = (_REFERENCE.sub(lambda m: os.environ.get(m[1], ""), os.environ.get(name, "")) for name in OWN)
     authorities = (re.split(r"[/?#]", url.partition("://")[2])[0].rpartition("@")[2] for url in urls)
-    return {host.strip().lower() for host in (*authorities, *hosts.split(",")) if host.strip()}
+    return {host.strip().lower() for text in (*authorities, hosts) for host in text.split(",") if host.strip()}
+
+
+def _with_port(host: str, usual: int) -> str:
+    return host if re.search(r":\d+$", host) and not host.endswith("]") else f"{host}:{usual}"
 
 
 def has_password(text: str) -> bool:
@@ -125,12 +182,21 @@ def has_password(text: str) -> bool:
     if not mark:
         return False
     user, at, _ = rest.rpartition("@")
-    written = [user.partition(":")[2]] if at else []
-    return any(_REFERENCE.sub("", password) for password in [*written, *_QUERY.findall(rest)])
+    keys = (value for key, value in parse_qsl(rest.partition("?")[2]) if key.lower() in _SECRETS)
+    return any(_REFERENCE.sub("", password) for password in ([user.partition(":")[2]] if at else []) + [*keys])
 
 
 def hide_password(url: str) -> str:
-    """Return a URL without its password, so that it may be shown."""
-    scheme, mark, rest = url.partition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{scheme}{mark}{user.partition(':')[0]}{at}{host}"
+    """Return a URL so that it may be shown: a server's without password, and without what follows a question mark."""
+    if "://" not in url or url.startswith(_FILES):
+        return url
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):  # such as several hosts with ports, which MLflow or a driver may take
+        head, at, tail = url.partition("://")[2].rpartition("@")
+        return f"{url.partition('://')[0]}://{head.partition(':')[0]}{at}{tail.partition('?')[0]}"
+    shown = URL.create(parts.drivername, parts.username, None, parts.host, parts.port, parts.database)
+    return shown.render_as_string(hide_password=False)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from tune_vfl.machine.passwords import from_environment, with_password
+from tune_vfl.machine.passwords import from_environment, usable
 
 _SQLITE, _WITH_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
 
@@ -76,7 +76,7 @@ def resolve_uri(tracking: str | None) -> str:
         tracking: as for :func:`named_uri`.
 
     Raises:
-        UsageError: when it names an environment variable that is not set, or would send one elsewhere, see
-            :func:`tune_vfl.machine.passwords.with_password`.
+        UsageError: when a study file names a server that is not the user's own, or an environment variable is not set,
+            see :func:`tune_vfl.machine.passwords.usable`.
     """
-    return with_password(tracking, "tracking") if tracking else from_environment(named_uri(None), "tracking")
+    return usable(tracking, "tracking") if tracking else from_environment(named_uri(None), "tracking")

@@ -6,16 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
-from tune_vfl.machine.passwords import password_of
+from tune_vfl.machine.passwords import checked
 
-
-def _names_passwords_alone(text: str) -> str:
-    password_of(text)
-    return text
-
-
-Address = Annotated[str, AfterValidator(_names_passwords_alone)]
-"""A path or URL in which ``${env:NAME}`` may stand in the place of a password, and nowhere else."""
+Address = Annotated[str, AfterValidator(checked)]
+"""A path or URL of a study file, a :class:`tune_vfl.machine.passwords.StudyUrl`."""
 
 
 class Strict(BaseModel):
