@@ -110,6 +110,16 @@ def test_the_example_of_contributing_is_a_working_plug_in(tmp_path: Path) -> Non
     python(tmp_path, "-c", USE)
 
 
+def test_a_plug_in_that_ends_the_process_is_no_success(tmp_path: Path) -> None:
+    install(tmp_path)
+    (tmp_path / "my_defense.py").write_text("import sys\nsys.exit(0)\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
+    command = [sys.executable, "-m", "tune_vfl", "list", "defenses"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "plug-in 'shrink = my_defense' (entry point tune_vfl.defenses) of package my-defense 1.0" in done.stderr
+
+
 def test_the_example_passes_the_lint_of_the_library() -> None:
     pytest.importorskip("ruff", reason="in the extra dev")
     root = CONTRIBUTING.parent

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from tune_vfl.errors import TuneVflError, UnknownNameError, did_you_mean
+from tune_vfl.errors import TuneVflError, UnknownNameError, UsageError, did_you_mean
 
 T = TypeVar("T")
 
@@ -33,13 +34,16 @@ class Registry(Generic[T]):
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
         """Class decorator that files a class under ``name`` and sets its ``name``.
 
+        The same definition may come again, as it does where the import of its file was cut short or a notebook's cell
+        runs twice.
+
         Raises:
             TuneVflError: when the name is taken by another class.
         """
 
         def file(cls: type[T]) -> type[T]:
             taken = self._known.get(name)
-            if taken is not None and taken.__qualname__ != cls.__qualname__:
+            if taken is not None and _definition(taken) != _definition(cls):
                 both = f"by {taken.__module__} and by {cls.__module__}"
                 raise TuneVflError(f"{self.kind} {name!r} is registered twice: {both}; rename one")
             self._known[name] = cls
@@ -57,7 +61,7 @@ class Registry(Generic[T]):
             for module in pkgutil.iter_modules(package.__path__):
                 importlib.import_module(f"{self.package}.{module.name}")
             for point in entry_points(group=f"tune_vfl.{self.kind}s"):
-                point.load()
+                _load_plug_in(point)
         except BaseException:
             self._loaded = False  # cut short (Ctrl-C, a clock): the next look goes on, instead of knowing a part
             raise
@@ -84,6 +88,40 @@ class Registry(Generic[T]):
     def classes(self) -> list[type[T]]:
         """Return all classes, in the order of their names."""
         return [self[name] for name in self.names()]
+
+
+def _definition(cls: type) -> tuple[str | None, str]:
+    """Return the file and the name of a class: its module may have two names, one of which is ``__main__``."""
+    return getattr(sys.modules.get(cls.__module__), "__file__", None), cls.__qualname__
+
+
+def _load_plug_in(point: EntryPoint) -> None:
+    """Import what an entry point names; whatever a stranger's package does instead, the message says whose it is.
+
+    Raises:
+        UsageError: when it raises, leaves the process, names no module, or registers a name that is taken.
+    """
+    try:
+        point.load()
+    except BaseException as error:
+        if _is_from_outside(error):
+            raise
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else "unknown"
+        module = point.value.partition(":")[0]
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(
+            f"the plug-in '{point.name} = {point.value}' (entry point {point.group}) of package {package} cannot be "
+            f"loaded: {said}; `python -c 'import {module}'` shows where; mend the package or uninstall it"
+        ) from error
+
+
+def _is_from_outside(error: BaseException) -> bool:
+    """Return whether an error came upon an import by Ctrl-C, a signal or a clock, rather than out of it.
+
+    This package's own errors that are no ``Exception`` are those of its signals and clocks.
+    """
+    own = type(error).__module__.startswith("tune_vfl.") and not isinstance(error, Exception)
+    return own or isinstance(error, KeyboardInterrupt)
 
 
 def class_names(registry: Registry[T]) -> list[str]:
