@@ -3,6 +3,8 @@
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +21,13 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_ray")
 def test_a_ray_of_ones_own_is_a_new_one_whose_workers_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `ray start` has left on the machine is somebody else's."""
-    started: list[tuple[Mapping[str, object], str]] = []
+    started: list[tuple[Mapping[str, Any], str]] = []
     monkeypatch.setattr("ray.init", lambda **given: started.append((given, os.environ["OMP_NUM_THREADS"])))
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     ray_session.connect()
     ((given, threads),) = started
-    assert (given["address"], given["include_dashboard"], "runtime_env" in given) == ("local", False, False)
+    assert (given["address"], given["include_dashboard"]) == ("local", False)
+    assert given["runtime_env"]["working_dir"] != str(Path.cwd())
     assert (threads, os.environ["OMP_NUM_THREADS"]) == ("1", "7")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tune_vfl.kernels import build, compiled
+from tune_vfl.machine import children
 from tune_vfl.service.health import machine_code
 
 afresh = compiled.compiled.__wrapped__
@@ -24,7 +25,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
     """Puts a script in the place of the compiler, which notes how often it is asked for a library."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TUNE_VFL_NATIVE", raising=False)
-    monkeypatch.setattr(shutil, "which", lambda name: str(tmp_path / "c++") if name == "c++" else None)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     build.version_of.cache_clear()
 
     def put(does: str, version: str = "c++ 1") -> Path:
@@ -83,7 +84,7 @@ def test_another_compiler_or_interpreter_compiles_anew(
 
 
 def test_without_a_compiler_it_is_said(monkeypatch: pytest.MonkeyPatch, compiler: Callable[..., Path]) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    monkeypatch.setenv("PATH", "/nowhere")
     assert afresh() is None
     assert "no compiler is on the PATH" in compiled.obstacle()
     assert machine_code().status == "finding"
@@ -134,13 +135,13 @@ def test_it_is_compiled_once_for_processors_that_are_alike(monkeypatch: pytest.M
     if compiled.compiled() is None:
         pytest.skip("no compiler on this machine")
     made = build.library()
-    real = subprocess.run
+    real = children.run
 
-    def only_asked(command: list[str], **how: Any) -> Any:
+    def only_asked(command: list[str], seconds: float) -> Any:
         assert command[1:] == ["--version"], "compiled again"
-        return real(command, **how)
+        return real(command, seconds)
 
-    monkeypatch.setattr(subprocess, "run", only_asked)
+    monkeypatch.setattr(children, "run", only_asked)
     assert build.library() == made
 
 

@@ -1,6 +1,7 @@
 """The MLflow UI: on loopback, on a port that is free, and gone with what it started."""
 
 import base64
+import json
 import os
 import re
 import socket
@@ -18,11 +19,19 @@ from tune_vfl.tracking import ui
 
 
 def test_the_ui_listens_on_loopback_only():
-    words = ui.command("sqlite:///x.db", 5001)
+    words = ui.command(5001)
     assert words[words.index("--host") + 1] == "127.0.0.1"
     assert words[words.index("--port") + 1] == "5001"
-    with pytest.raises(UsageError, match="has its own UI"):
-        ui.command("http://server:5000", 5001)
+    with pytest.raises(UsageError, match=r"http://me@server:5000 is a .* has its own UI") as refused:
+        ui.store_of("http://me:secret@server:5000")
+    assert "secret" not in str(refused.value)
+
+
+def test_the_server_finds_a_database_whatever_folder_it_starts_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ui.store_of("sqlite:///x.db") == f"sqlite:///{tmp_path}/x.db"
+    assert ui.store_of("mlruns") == (tmp_path / "mlruns").as_uri()
+    assert ui.store_of("postgresql://u:p@h/d") == "postgresql://u:p@h/d"
 
 
 def test_a_taken_port_is_said_to_be_taken(home):
@@ -84,6 +93,14 @@ def status(url, method="GET", user=None, password=None):
         return error.code
 
 
+def answer(url, user, password, body=None):
+    asked = urllib.request.Request(url, data=None if body is None else json.dumps(body).encode())  # noqa: S310 - http
+    asked.add_header("Content-Type", "application/json")
+    asked.add_header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=30) as reply:
+        return reply.read().decode()
+
+
 def test_the_ui_answers_its_user_alone(home, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -94,11 +111,22 @@ def test_the_ui_answers_its_user_alone(home, tmp_path):
         [sys.executable, "-c", code, str(port)], env=environment, stderr=subprocess.PIPE, text=True, umask=0
     )
     try:
-        link = next(found for line in ours.stderr if (found := re.search(r"http://(\S+):(\S+)@(127\S+)", line)))
+        link = next(found for line in ours.stderr if (found := re.search(r"http://(\S+):(\S+)@(127\S+)/", line)))
         user, password, place = link.groups()
-        assert place == f"127.0.0.1:{port}"
+        assert re.fullmatch(rf"127\.0\.0\.1:{port}/[\w-]{{22}}", place), "a path that no page of another port knows"
         url = f"http://{place}"
         assert {path: status(url + path) for path in CLOSED} == dict.fromkeys(CLOSED, 401)
+        bare = f"http://127.0.0.1:{port}"
+        assert {status(bare + path, user=user, password=password) for path in CLOSED} == {404}
+        running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        hidden = (password, place.partition("/")[2], str(home))
+        assert [
+            words for words in running.splitlines() if "mlflow" in words and any(map(words.__contains__, hidden))
+        ] == []
+        asked = {"message": "run id", "context": {}}
+        begun = answer(f"{url}/ajax-api/3.0/mlflow/assistant/message", user, password, asked)
+        said = answer(bare + json.loads(begun)["stream_url"], user, password)
+        assert "sandbox" in said, "the assistant runs nothing on this machine"
         assert status(f"{url}/ajax-api/3.0/mlflow/assistant/message", "POST") == 401
         assert status(url, user=user, password="wrong") == 401  # noqa: S106 - none
         assert [status(url + path, user=user, password=password) for path in CLOSED[:2]] == [200, 200]

@@ -7,16 +7,20 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.execution.capacity import Capacity
+from tune_vfl.machine.children import safe_imports
 from tune_vfl.machine.environment import environment
 from tune_vfl.machine.network import require_loopback, require_ray_head
-from tune_vfl.machine.ray_folder import RayFolder
+from tune_vfl.machine.places import data_root, home
+from tune_vfl.machine.ray_folder import PREFIX, RayFolder
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import SIGNALS
@@ -41,8 +45,7 @@ _QUIET = {
 }
 _OBJECT_STORE_BYTES = 100 * 2**20
 STARTS = 2
-# Two workers of one thread each train more than one worker of two. Workers inherit this: a runtime environment of their
-# own would let the ones that Ray starts ahead go to waste.
+# Two workers of one thread each train more than one worker of two. Workers inherit this.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
@@ -119,7 +122,8 @@ def _join(address: str) -> None:
 
     require_ray_head(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        with _imports_of_the_installation() as how:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **how)
     except Exception as error:
         raise UnreachableError(
             f"the cluster at RAY_ADDRESS={address} cannot be reached: {error}; run 'tune-vfl doctor'"
@@ -156,7 +160,7 @@ def _start_here() -> None:
     make_token_private()
     folder = RayFolder()
     atexit.register(_end, folder)
-    with environment(_ONE_THREAD):
+    with environment(_ONE_THREAD), _imports_of_the_installation() as how:
         ray.init(
             address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),
@@ -165,7 +169,23 @@ def _start_here() -> None:
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=str(folder.path),
+            **how,
         )
+
+
+@contextmanager
+def _imports_of_the_installation() -> Iterator[dict[str, Any]]:
+    """Yield arguments for ``ray.init`` by which no worker imports from the driver's working folder.
+
+    Ray puts that folder first on the path of every worker, on all machines, unless a job has a working folder of its
+    own. It may be one that other accounts write: workers get an empty one, in Ray's own folder.
+    """
+    places = {"TUNE_VFL_HOME": str(home()), "TUNE_VFL_DATA": str(data_root().absolute())}
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+        Path(folder, "README").write_text("Workers of tune-vfl start here: an empty folder of their own.\n")
+        # A job that was submitted with a folder keeps it for its driver alone.
+        with environment({**safe_imports(), **places, "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}):
+            yield {"runtime_env": {"working_dir": folder}}
 
 
 def _end(folder: RayFolder) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import shutil
 import stat
-import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from tune_vfl.errors import TuneVflError, UnwritableError
+from tune_vfl.machine import children
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import user_cache
 
@@ -125,20 +125,20 @@ def _compile(compiler: str, made: Path) -> None:
     with written_whole(made) as draft:
         command = [compiler, *OPTIONS, "-o", str(draft), *map(str, SOURCES)]
         try:
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)  # noqa: S603 - ours
-        except subprocess.CalledProcessError as error:
-            lines = [line for line in error.stderr.splitlines() if "error" in line] or [f"exit {error.returncode}"]
-            raise remember(made, f"{compiler} does not compile it: {lines[0]}") from error
-        except subprocess.TimeoutExpired as error:
-            raise remember(made, f"{compiler} took more than {PATIENCE_SECONDS:.0f} s") from error
+            code, _, said = children.run(command, PATIENCE_SECONDS)
+        except TimeoutError as error:
+            raise remember(made, str(error)) from error
+        if code:
+            lines = [line for line in said.splitlines() if "error" in line] or [f"exit {code}"]
+            raise remember(made, f"{compiler} does not compile it: {lines[0]}")
 
 
 def _compiler() -> str:
     """Return the path of a compiler."""
-    found = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if found is None:
-        raise NotBuiltError(f"no compiler is on the PATH: none of {', '.join(COMPILERS)}")
-    return found
+    for name in COMPILERS:
+        with suppress(FileNotFoundError):
+            return str(children.find(name))
+    raise NotBuiltError(f"no compiler is on the PATH: none of {', '.join(COMPILERS)}")
 
 
 @cache
@@ -149,10 +149,12 @@ def version_of(compiler: str) -> str:
         NotBuiltError: where it says nothing.
     """
     try:
-        said = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603 - ours
-    except (OSError, subprocess.SubprocessError) as error:
+        code, said, complaint = children.run([compiler, "--version"], seconds=30)
+    except OSError as error:
         raise NotBuiltError(f"{compiler} --version failed ({error})") from error
-    return said.stdout.partition("\n")[0]
+    if code:
+        raise NotBuiltError(f"{compiler} --version failed (exit {code}: {complaint.strip()})")
+    return said.partition("\n")[0]
 
 
 def _key(compiler: str) -> str:

@@ -48,9 +48,9 @@ class SqliteFile(LedgerStorage):
         super().__init__(sqlite_uri(path))
         self.path = path
 
-    def exists(self) -> bool:
-        """Return whether the file exists and holds a ledger."""
-        return self.path.is_file() and self.version() > 0
+    def _is_there(self) -> bool:
+        """Return whether the file exists."""
+        return self.path.is_file()
 
     def clock(self, connection: Connection) -> Clock:
         """Return the seconds since this machine was started, which a change of its clock does not affect.
@@ -98,9 +98,9 @@ class SqliteFile(LedgerStorage):
 class PostgresServer(LedgerStorage):
     """A database of a PostgreSQL server."""
 
-    def exists(self) -> bool:
-        """Return whether the database holds a ledger."""
-        return self.version() > 0
+    def _is_there(self) -> bool:
+        """Return True: whether there is one only its answer tells."""
+        return True
 
     def clock(self, connection: Connection) -> Clock:
         """Return the server's own time, in seconds since 1970."""
@@ -115,10 +115,12 @@ class PostgresServer(LedgerStorage):
         """Nothing: the database is made by its owner."""
 
     def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
-        connecting = {key: value for key, value in _CONNECTING.items() if f"{key}=" not in self.url}
+        # psycopg 3 is what the extra installs; the bare scheme would ask for psycopg2.
+        url = sqlalchemy.make_url(self.url).set(drivername="postgresql+psycopg")
+        connecting = {key: value for key, value in _CONNECTING.items() if key not in url.query}
         how: dict[str, Any] = {"pool_pre_ping": True} if pool is None else {"poolclass": pool}
         try:
-            engine = sqlalchemy.create_engine(self._with_driver, connect_args=connecting, **how)
+            engine = sqlalchemy.create_engine(url, connect_args=connecting, **how)
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"the ledger {self.shown}: PostgreSQL needs psycopg; python -m pip install 'tune-vfl[postgres]'"
@@ -126,12 +128,6 @@ class PostgresServer(LedgerStorage):
         if writes:
             event.listen(engine, "connect", _limit_connection)
         return engine
-
-    @property
-    def _with_driver(self) -> str:
-        # psycopg 3 is what the extra installs; the bare scheme would ask for psycopg2.
-        scheme, _, rest = self.url.partition("://")
-        return f"postgresql+psycopg://{rest}" if scheme in {"postgresql", "postgres"} else self.url
 
 
 def storage_at(given: str | None = None) -> LedgerStorage:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import uuid
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tune_vfl.machine import children
 
 _OPEN_SESSIONS: set[str] = set()
 
@@ -79,6 +80,6 @@ def _start_of(pid: int) -> str | None:
 
 def _answer_of(*command: str) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+        return children.run(command, seconds=10)[1].strip()
     except OSError:
         return ""

@@ -6,13 +6,13 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import TuneVflError, UnreachableError
+from tune_vfl.machine import children
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.service.checks import Check
 from tune_vfl.service.ledger_health import examine_ledger
@@ -109,15 +109,12 @@ def torchvision() -> Check:
         "from tune_vfl.machine.vision import import_torchvision, is_mended; import torch; tv = import_torchvision(); "
         "print(torch.__version__, tv.__version__, torch.cuda.is_available(), is_mended())"
     )
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env=environment
-    )
-    if ran.returncode == 0:
-        torch_version, vision_version, cuda, mended = ran.stdout.split()[-4:]
+    failed, said, complaint = children.run([sys.executable, "-c", code], 120, {"OMP_NUM_THREADS": "1"})
+    if not failed:
+        torch_version, vision_version, cuda, mended = said.split()[-4:]
         how = "with missing operators declared (another build)" if mended == "True" else "as it is"
         return Check("torchvision", "ok", f"{vision_version} beside torch {torch_version} imports {how}; CUDA: {cuda}")
-    reason = (ran.stderr.strip().splitlines() or ["no message"])[-1]
+    reason = (complaint.strip().splitlines() or ["no message"])[-1]
     advice = (
         "install torch and torchvision from one index: python -m pip install --force-reinstall torch torchvision "
         "--index-url https://download.pytorch.org/whl/cpu"

@@ -7,17 +7,22 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tune_vfl.errors import TuneVflError, UsageError
-from tune_vfl.machine.places import resolve_uri, sqlite_uri
+from tune_vfl.machine import children
+from tune_vfl.machine.passwords import hide_password
+from tune_vfl.machine.places import resolve_uri, sqlite_path, sqlite_uri
 from tune_vfl.tracking import store
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 USER = "tune-vfl"
 PATIENCE_SECONDS = 120.0
@@ -31,18 +36,25 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 """
 
 
-def command(uri: str, port: int) -> list[str]:
-    """Return the command line that serves a tracking store on 127.0.0.1.
+def command(port: int) -> list[str]:
+    """Return the command line of a server on 127.0.0.1; the store is not on it, since every account can read it."""
+    # One worker is enough for one user and starts in a quarter of the time. Artifacts are read where the runs have
+    # them; the server takes no uploads.
+    options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    return [sys.executable, "-m", "mlflow", "server", *options, "--app-name", "basic-auth", "--no-serve-artifacts"]
+
+
+def store_of(uri: str) -> str:
+    """Return the tracking store as a server that starts in another folder finds it.
 
     Raises:
         UsageError: when ``uri`` is a server, which has a UI of its own.
     """
     if uri.startswith(("http://", "https://", "databricks")):
-        raise UsageError(f"{uri} is a tracking server and has its own UI: open {uri} in a browser")
-    # One worker is enough for one user and starts in a quarter of the time. Artifacts are read where the runs have
-    # them; the server takes no uploads.
-    options = ["--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    return [sys.executable, "-m", "mlflow", "server", *options, "--app-name", "basic-auth", "--no-serve-artifacts"]
+        shown = hide_password(uri)
+        raise UsageError(f"{shown} is a tracking server and has its own UI: open {shown} in a browser")
+    path = sqlite_path(uri)
+    return sqlite_uri(path.absolute()) if path is not None else uri if ":" in uri else Path(uri).absolute().as_uri()
 
 
 def serve(uri: str | None = None, port: int = 5000, *, ready: Callable[[str], None] = print) -> int:
@@ -64,36 +76,40 @@ def serve(uri: str | None = None, port: int = 5000, *, ready: Callable[[str], No
         TuneVflError: when the port is taken, or the server does not listen.
         UnreachableError: when the database cannot be opened.
     """
-    chosen = resolve_uri(uri)
-    arguments = command(chosen, port)
+    chosen = store_of(resolve_uri(uri))
     _check_free(port)
     store.client(chosen)
     password = os.environ.get("MLFLOW_AUTH_ADMIN_PASSWORD") or secrets.token_urlsafe(24)
     with tempfile.TemporaryDirectory(prefix="tune-vfl-ui-") as folder:  # of this user alone
         settings = Path(folder) / "auth.ini"
         settings.write_text(_INI.format(users=sqlite_uri(Path(folder) / "users.db"), user=USER), encoding="utf-8")
-        environment = {
+        # A browser lets the pages of every other port of this machine read MLflow's answers with this user's password:
+        # they do not know where.
+        prefix = f"/{secrets.token_urlsafe(16)}"
+        variables = {
             # MLflow's six job processes, a quarter of a gigabyte each, are not needed for one user.
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            **os.environ,
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": os.environ.get("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false"),
+            "MLFLOW_ENABLE_ASSISTANT_SANDBOX": "true",  # the assistant runs commands in a container or none at all
+            "MLFLOW_BACKEND_STORE_URI": chosen,
+            "MLFLOW_STATIC_PREFIX": prefix,
             "MLFLOW_AUTH_CONFIG_PATH": str(settings),
             "MLFLOW_AUTH_ADMIN_PASSWORD": password,
             "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_urlsafe(24),
             "MLFLOW_BASIC_AUTH_FAIL_CLOSED": "true",
         }
-        link = f"http://{USER}:{password}@127.0.0.1:{port}"
+        place = f"127.0.0.1:{port}{prefix}"
 
-        def begun(server: subprocess.Popen[bytes]) -> None:
-            if _listens(server, port):
-                ready(link)
+        def begun(server: Popen[str]) -> None:
+            if _listens(server, f"http://{place}/health"):
+                ready(f"http://{USER}:{password}@{place}/")
 
-        return _run(arguments, environment, begun)
+        return _run(command(port), variables, begun)
 
 
-def _run(arguments: list[str], environment: Mapping[str, str], begun: Callable[[subprocess.Popen[bytes]], None]) -> int:
+def _run(arguments: list[str], variables: Mapping[str, str], begun: Callable[[Popen[str]], None]) -> int:
     """Run a server until it ends or this process is stopped; end its children too, which MLflow would leave behind."""
     # In a separate session the server and its children form one process group, which can be ended together.
-    server = subprocess.Popen(arguments, start_new_session=True, env=environment)  # noqa: S603 - the arguments are ours
+    server = children.start(arguments, variables, secrets=True, start_new_session=True)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         begun(server)
@@ -107,14 +123,14 @@ def _run(arguments: list[str], environment: Mapping[str, str], begun: Callable[[
         server.wait()
 
 
-def _listens(server: subprocess.Popen[bytes], port: int) -> bool:
+def _listens(server: Popen[str], url: str) -> bool:
     """Wait until the server answers; return whether it does, False where it ended."""
     end, direct = time.monotonic() + PATIENCE_SECONDS, urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while server.poll() is None:
-        with contextlib.suppress(OSError), direct.open(f"http://127.0.0.1:{port}/health", timeout=5):
+        with contextlib.suppress(OSError), direct.open(url, timeout=5):
             return True
         if time.monotonic() > end:
-            raise TuneVflError(f"MLflow does not listen on 127.0.0.1:{port} after {PATIENCE_SECONDS:.0f} s")
+            raise TuneVflError(f"MLflow does not answer at {url} after {PATIENCE_SECONDS:.0f} s")
         time.sleep(0.1)
     return False
 
