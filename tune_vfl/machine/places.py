@@ -6,14 +6,26 @@ import os
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from tune_vfl.errors import UsageError
 from tune_vfl.machine.passwords import from_environment, usable
 
 _SQLITE, _WITH_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
 
 
 def home() -> Path:
-    """Return the folder of the ledger and everything else that a search writes (``TUNE_VFL_HOME``)."""
-    return Path(os.environ.get("TUNE_VFL_HOME") or "tune-vfl-home").absolute()
+    """Return the folder of the ledger and everything else that a search writes (``TUNE_VFL_HOME``).
+
+    Raises:
+        UsageError: when no home is named, and that of the working folder was made by another account.
+    """
+    named = os.environ.get("TUNE_VFL_HOME")
+    place = Path(named or "tune-vfl-home").absolute()
+    if not named and os.path.lexists(place) and place.lstat().st_uid not in (0, os.getuid()):
+        raise UsageError(
+            f"{place} was made by another account of this machine, which may have put a ledger of its own there: set "
+            "TUNE_VFL_HOME to a folder of yours, or to this one where it is meant"
+        )
+    return place
 
 
 def working_folder_is_gone() -> bool:

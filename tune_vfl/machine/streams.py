@@ -1,4 +1,4 @@
-"""Standard streams that take any text: ASCII alone shows the nearest letters, a closed stream nothing."""
+"""Standard streams that take any text: ASCII alone shows the nearest letters, a closed or full one loses it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,33 @@ import io
 import os
 import sys
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 
 _STDERR = 2
 _NEAREST = {"±": "+/-", "…": "...", "→": "->", "×": "x", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "’": "'"}
+
+
+class Messages(io.TextIOWrapper):
+    """A stream for messages: one that cannot be written, on a full disk or to a reader that has gone, is lost."""
+
+    def write(self, text: str) -> int:
+        """Write a text, or lose it."""
+        with suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is left, or lose it; also when the interpreter ends, which would change its exit code."""
+        with suppress(OSError):
+            super().flush()
+
+
+def tell(line: str) -> None:
+    """Write a line to stderr; the work goes on where it cannot be written."""
+    with suppress(OSError, ValueError):  # a full disk, a reader that has gone, a closed stream
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 def accept_all_text() -> None:
@@ -26,6 +49,9 @@ def accept_all_text() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="nearest")
+    if type(sys.stderr) is io.TextIOWrapper and sys.stderr.fileno() == _STDERR:
+        plain = os.fdopen(_STDERR, "wb", closefd=False)
+        sys.stderr = Messages(plain, sys.stderr.encoding, "nearest", line_buffering=True)
 
 
 def nearest(error: UnicodeError) -> tuple[str, int]:
