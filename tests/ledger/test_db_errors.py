@@ -330,7 +330,7 @@ def test_a_ledger_of_another_schema_is_refused(
     (check,) = [c for c in json.loads(out)["checks"] if c["name"] == "migrate"]
     assert f"schema {SCHEMA} already" in check["detail"]
     for version, says in ((99, "schema 99, written by tune-vfl 9.9"), (3, "from before its first release")):
-        with place.transaction() as connection:
+        with place._writer.begin() as connection:
             connection.exec_driver_sql(f"UPDATE tune_vfl_ledger SET version = {version}, program = '9.9'")  # noqa: S608
         for verb in (("status", "study"), ("studies",), ("resume", "study")):
             code, out, err = run(*verb, "--storage", given)

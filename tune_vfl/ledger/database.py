@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, NullPool, Pool, func, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.damage import damage_named
-from tune_vfl.ledger.db_errors import retry, translated
-from tune_vfl.ledger.lease import Clock, Lease
-from tune_vfl.ledger.schema import make_tables, studies, version_of
+from tune_vfl.ledger.db_errors import LedgerGoneError, retry, translated
+from tune_vfl.ledger.lease import Clock, Lease, holders_in
+from tune_vfl.ledger.schema import SCHEMA, bring_up, identity_of, make_tables, studies, version_of
 from tune_vfl.machine.passwords import hide_password
 
 T = TypeVar("T")
@@ -32,16 +32,11 @@ class LedgerStorage(ABC):
 
     def __init__(self, url: str) -> None:
         self.url, self.shown = url, hide_password(url)
-        self._checked = False
+        self._known = ""  # the identity of the ledger that was found there first
 
     @abstractmethod
-    def exists(self) -> bool:
-        """Return whether the database holds a ledger; creates nothing.
-
-        Raises:
-            StudyError: for tables of an earlier or a later program.
-            UnreachableError: when the database does not answer.
-        """
+    def _is_there(self) -> bool:
+        """Return whether there is a database to ask."""
 
     @abstractmethod
     def clock(self, connection: Connection) -> Clock:
@@ -59,10 +54,63 @@ class LedgerStorage(ABC):
     def _prepare(self) -> None:
         """Create the place of the tables, such as the folder of a sqlite file."""
 
+    def exists(self) -> bool:
+        """Return whether the database holds a ledger; creates nothing.
+
+        Raises:
+            StudyError: for tables of an earlier or a later program.
+            UnreachableError: when the database does not answer.
+        """
+        return bool(self.identity())
+
+    def identity(self) -> str:
+        """Return what tells this ledger from every other one; empty without a ledger. Errors: see :meth:`exists`."""
+        if not self._is_there():
+            return ""
+        with translated(self.shown), self._reader.connect() as connection:
+            return identity_of(connection, self.shown)
+
     def version(self) -> int:
-        """Return the version of the tables; 0 where there are none; errors are those of :meth:`exists`."""
+        """Return the version of the tables, of an earlier release too; 0 where there are none.
+
+        Raises:
+            StudyError: for Optuna's tables, and for those of a later program.
+            UnreachableError: when the database does not answer.
+        """
+        if not self._is_there():
+            return 0
         with translated(self.shown), self._reader.connect() as connection:
             return version_of(connection, self.shown)
+
+    def migrate(self) -> int:
+        """Bring the tables of an earlier release to this one's, in one transaction; nothing where there are none.
+
+        Returns:
+            The version that they had.
+
+        Raises:
+            StudyError: while a process holds a lease, and as :meth:`version`; nothing was changed then.
+            UnreachableError: when the database does not answer or cannot be written.
+        """
+        if self.version() in (0, SCHEMA):
+            return self.version()
+
+        def attempt() -> int:
+            with translated(self.shown), self._writer.begin() as connection:
+                self.serialize(connection)
+                before = version_of(connection, self.shown)
+                if running := [name for name, _ in holders_in(connection, self.clock(connection))]:
+                    raise StudyError(
+                        f"the ledger {self.shown} is in use: {', '.join(running)} is being run; stop it, and migrate "
+                        "again. Nothing was changed"
+                    )
+                bring_up(connection, before)
+                return before
+
+        try:
+            return retry(attempt)
+        finally:
+            self.close()
 
     def count(self) -> int:
         """Return the number of studies; the ledger must exist."""
@@ -87,7 +135,8 @@ class LedgerStorage(ABC):
             UnreachableError: when the database does not answer.
         """
         with translated(self.shown), self._reader.begin() as connection:
-            self._check(connection)
+            if not self._known:
+                self._recognize(connection)
             with damage_named(connection, self.shown):
                 yield connection
 
@@ -101,6 +150,8 @@ class LedgerStorage(ABC):
 
         Raises:
             LeaseLostError: when another process holds the lease.
+            StudyError: when another program has made the tables, or has changed them since.
+            LedgerGoneError: when the ledger is not the one of before.
             UnreachableError: when the database does not answer or cannot be written.
         """
 
@@ -114,7 +165,7 @@ class LedgerStorage(ABC):
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
         """Open a writing transaction for the block, without the retries of :meth:`write`."""
         with translated(self.shown), self._writer.begin() as connection:
-            self._check(connection)
+            self._recognize(connection)
             if lease is not None:
                 lease.require(connection)
             with damage_named(connection, self.shown):
@@ -127,15 +178,13 @@ class LedgerStorage(ABC):
             StudyError: for tables of an earlier or a later program.
             UnreachableError: when the database does not answer or cannot be written.
         """
-        if self._checked:
+        if self._known:
             return
         with translated(self.shown):
             self._prepare()
             with self._writer.begin() as connection:
                 self.serialize(connection)
-                if not version_of(connection, self.shown):
-                    make_tables(connection)
-        self._checked = True
+                self._known = identity_of(connection, self.shown) or make_tables(connection)
 
     @contextmanager
     def lease(self, name: str, *, take_over: bool = False, room: str = "") -> Iterator[Lease]:
@@ -160,10 +209,14 @@ class LedgerStorage(ABC):
         """Close the writing connections; the next change opens new ones."""
         self._writer.dispose()
 
-    def _check(self, connection: Connection) -> None:
-        if not self._checked and not version_of(connection, self.shown):
+    def _recognize(self, connection: Connection) -> None:
+        """Refuse a database without a ledger, and one whose ledger is not this program's or not the one of before."""
+        found = identity_of(connection, self.shown)
+        if not (found or self._known):
             raise StudyError(f"there is no ledger at {self.shown} yet: a search makes it")
-        self._checked = True
+        if self._known not in ("", found):
+            raise LedgerGoneError(self.shown, "another one is there now" if found else "its tables are there no more")
+        self._known = found
 
     @cached_property
     def _reader(self) -> Engine:

@@ -54,6 +54,21 @@ class LedgerTroubleError(UnreachableError):
         super().__init__(f"the ledger {place}: {trouble.what}{tried}; {trouble.advice}")
 
 
+class LedgerGoneError(UnreachableError):
+    """Where a ledger was there is none any more, or another one.
+
+    Args:
+        place: the database's URL without its password.
+        what: what there is instead.
+    """
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(
+            f"the ledger {place} is gone: {what}; nothing more is written. Put it back or name its new place "
+            "(TUNE_VFL_HOME, TUNE_VFL_STORAGE, --storage), and 'tune-vfl resume' goes on"
+        )
+
+
 _ROOM = "make room there; what was finished is kept, and 'tune-vfl resume' goes on"
 _RUNS = "check that the server runs and can be reached; what was finished is kept, and 'tune-vfl resume' goes on"
 _REFUSED = "check the URL, its user and password, and what that user may do there"

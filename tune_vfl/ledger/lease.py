@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
-from tune_vfl.errors import StudyError
-from tune_vfl.ledger.db_errors import LedgerTroubleError
+from tune_vfl.errors import StudyError, TuneVflError
+from tune_vfl.ledger.db_errors import LedgerGoneError
 from tune_vfl.ledger.schema import leases
 from tune_vfl.machine.process_identity import end_session, has_ended, new_session, this_owner
 
@@ -124,7 +124,7 @@ class Lease:
         self.session = new_session()
         self._text = json.dumps({**this_owner(self.session), "room": room})
         self._epoch = 0
-        self._lost: LeaseLostError | None = None
+        self._lost: StudyError | LedgerGoneError | None = None
         self._over = threading.Event()
         self.taken_from: Holder | None = None
 
@@ -153,7 +153,7 @@ class Lease:
             finally:
                 lease._over.set()
                 heart.join()
-                with suppress(LedgerTroubleError):  # it runs out by itself
+                with suppress(TuneVflError):  # it runs out by itself
                     lease._give_back()
         finally:
             end_session(lease.session)
@@ -163,6 +163,8 @@ class Lease:
 
         Raises:
             LeaseLostError: when a renewal has failed because another process holds it.
+            StudyError: because another program has changed the ledger's tables.
+            LedgerGoneError: because the ledger is not there any more.
         """
         if self._lost is not None:
             raise self._lost
@@ -220,7 +222,7 @@ class Lease:
             try:
                 self._renew()
                 pause = LEASE_SECONDS / 3
-            except LeaseLostError as lost:
+            except (StudyError, LedgerGoneError) as lost:  # which no later beat mends
                 self._lost = lost
                 return
             except Exception:  # the heart goes on whatever happens to one beat: the driver's own writing will tell
@@ -242,7 +244,12 @@ class Lease:
 def holders(place: Leasable) -> list[tuple[str, Holder]]:
     """Return the leases in force, by study, with their holders; the ledger must exist."""
     with place.snapshot() as connection:
-        clock, rows = place.clock(connection), connection.execute(select(leases).order_by(leases.c.name)).all()
+        return holders_in(connection, place.clock(connection))
+
+
+def holders_in(connection: Connection, clock: Clock) -> list[tuple[str, Holder]]:
+    """Return the leases that a clock finds in force, by study, with their holders; of any release's ledger."""
+    rows = connection.execute(select(leases).order_by(leases.c.name)).all()
     found = [(str(row.name), _holder(row)) for row in rows]
     return [(study, holder) for study, holder in found if holder.stands(clock)]
 

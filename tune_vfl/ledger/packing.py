@@ -17,8 +17,8 @@ Unpacked = Literal["new", "same"]
 
 # Of a spec, these say where a study is kept, and not what it is.
 _STAYS_BEHIND = ("storage", "tracking")
-# Of a trial, the session is a process's, and the others are the result's.
-_OMITTED = {"session", "outcome", "utility", "leakage"}
+# Of a trial, the session is a process's, and the others are the result's; of a study, the code is a machine's.
+_OMITTED = {trials.name: {"session", "outcome", "utility", "leakage"}, studies.name: {"code"}}
 
 
 def pack(name: str, storage: str | None = None) -> Packed:
@@ -121,7 +121,7 @@ def _packed(connection: Connection, name: str) -> Packed:
 
 
 def _rows(connection: Connection, table: Table, of: ColumnElement[bool]) -> list[dict[str, Any]]:
-    columns = [column for column in table.c if column.name not in _OMITTED or table is not trials]
+    columns = [column for column in table.c if column.name not in _OMITTED.get(table.name, ())]
     found = connection.execute(select(*columns).where(of).order_by(*table.primary_key)).mappings()
     return [{key: value for key, value in row.items() if value is not None} for row in found]
 

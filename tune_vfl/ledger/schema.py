@@ -6,6 +6,7 @@ used in conditions have columns of their own. Times are seconds since 1970.
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from sqlalchemy import (
@@ -21,14 +22,21 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    update,
 )
 
 from tune_vfl.errors import StudyError
 from tune_vfl.machine import checked_json
 from tune_vfl.machine.version import VERSION
 
-SCHEMA = 4
-"""The version of these tables. Earlier ones stood in Optuna's, and were in no release."""
+SCHEMA = 5
+"""The version of these tables. Those before 4 stood in Optuna's, and were in no release."""
+
+# By the schema of an earlier release: what it lacks of this one's. The first statement changes the table of the
+# version, and so waits for every transaction that has read it: nobody writes tables that it does not expect.
+_STEPS = {
+    4: ("ALTER TABLE tune_vfl_ledger ADD COLUMN identity TEXT", "ALTER TABLE studies ADD COLUMN code TEXT"),
+}
 
 _METADATA = MetaData()
 
@@ -58,7 +66,11 @@ class JsonText(TypeDecorator[str]):
 
 
 version_table = Table(
-    "tune_vfl_ledger", _METADATA, Column("version", Integer, nullable=False), Column("program", Text, nullable=False)
+    "tune_vfl_ledger",
+    _METADATA,
+    Column("version", Integer, nullable=False),
+    Column("program", Text, nullable=False),
+    Column("identity", Text),  # drawn when the tables are made: no two ledgers have the same
 )
 
 campaigns = Table(
@@ -89,6 +101,7 @@ studies = Table(
     Column("baseline", Json),
     Column("cost", Double),
     Column("confirmation", Json),
+    Column("code", Json),  # digests of the source files that measured it
 )
 
 trials = Table(
@@ -133,34 +146,65 @@ leases = Table(
 
 
 def version_of(connection: Connection, place: str) -> int:
-    """Return the version of a ledger's tables; 0 where there is no ledger yet.
+    """Return the version of a ledger's tables, also of an earlier release's; 0 where there is no ledger yet.
+
+    Raises:
+        StudyError: for Optuna's tables, and for those of a later program.
+    """
+    held = inspect(connection)
+    if not held.has_table(version_table.name):
+        if held.has_table("alembic_version") or held.has_table(studies.name):
+            raise _before_the_first(place)
+        return 0
+    version, program = connection.execute(select(version_table.c.version, version_table.c.program)).one()
+    if version > SCHEMA:
+        raise StudyError(
+            f"the ledger {place} has schema {version}, written by tune-vfl {program}; this is tune-vfl {VERSION}, "
+            f"which knows schema {SCHEMA}: install tune-vfl {program} or later. What was written before is kept"
+        )
+    if version < SCHEMA and version not in _STEPS:
+        raise _before_the_first(place)
+    return int(version)
+
+
+def identity_of(connection: Connection, place: str) -> str:
+    """Return what tells a ledger from every other one; empty where there is no ledger yet.
 
     Raises:
         StudyError: for tables of an earlier or a later program.
     """
-    tables = inspect(connection).get_table_names()
-    if version_table.name not in tables:
-        if "alembic_version" in tables or studies.name in tables:
-            raise _earlier(place)
-        return 0
-    version, program = connection.execute(select(version_table.c.version, version_table.c.program)).one()
-    if version < SCHEMA:
-        raise _earlier(place)
-    if version > SCHEMA:
+    version = version_of(connection, place)
+    if version in _STEPS:
         raise StudyError(
-            f"the ledger {place} has schema {version}, written by tune-vfl {program}; this is tune-vfl {VERSION}, "
-            f"which knows schema {SCHEMA}: install tune-vfl {program} or later"
+            f"the ledger {place} is one of tune-vfl 0.1.0 (schema {version}): 'tune-vfl doctor --migrate' brings it to "
+            f"schema {SCHEMA}, which 0.1.0 does not read; keep a copy before ('tune-vfl study backup FILE')"
         )
-    return int(version)
+    return str(connection.execute(select(version_table.c.identity)).scalar_one()) if version else ""
 
 
-def make_tables(connection: Connection) -> None:
-    """Create the tables and store their version."""
+def make_tables(connection: Connection) -> str:
+    """Create the tables, store their version, and return the ledger's identity."""
     _METADATA.create_all(connection)
-    connection.execute(insert(version_table).values(version=SCHEMA, program=VERSION))
+    identity = new_identity()
+    connection.execute(insert(version_table).values(version=SCHEMA, program=VERSION, identity=identity))
+    return identity
 
 
-def _earlier(place: str) -> StudyError:
+def bring_up(connection: Connection, version: int) -> None:
+    """Change the tables of an earlier release to this one's; nothing for this one's."""
+    if version == SCHEMA:
+        return
+    for statement in _STEPS[version]:
+        connection.exec_driver_sql(statement)
+    connection.execute(update(version_table).values(version=SCHEMA, program=VERSION, identity=new_identity()))
+
+
+def new_identity() -> str:
+    """Draw the identity of a ledger, which is the name of a folder too."""
+    return secrets.token_hex(8)
+
+
+def _before_the_first(place: str) -> StudyError:
     return StudyError(
         f"the ledger {place} has Optuna's tables or those of a tune-vfl from before its first release, which are not "
         "read: move it away or name another place (TUNE_VFL_HOME, TUNE_VFL_STORAGE, --storage), and search again"

@@ -6,11 +6,9 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete
-
 from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.db_errors import translated
-from tune_vfl.ledger.schema import leases
+from tune_vfl.ledger.schema import SCHEMA, new_identity
 from tune_vfl.ledger.storage import SqliteFile, storage_at
 from tune_vfl.machine.files import written_whole
 
@@ -19,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def back_up(file: Path, storage: str | None = None) -> int:
-    """Copy a ledger's sqlite file into a new file, readable by this user alone.
+    """Copy a ledger's sqlite file, of an earlier release too, into a new file, readable by this user alone.
 
-    The copy is the state at one moment: no transaction is half in it, and nobody waits for it.
+    The copy is the state at one moment: no transaction is half in it, and nobody waits for it. It is a ledger of its
+    own, with another identity: what belongs to a study that it lacks is not its to remove.
 
     Args:
         file: the path of the new file.
@@ -43,18 +42,14 @@ def back_up(file: Path, storage: str | None = None) -> int:
         )
     if file.exists():
         raise UsageError(f"{file} is there already: name a file that is not")
-    if not place.exists():
+    version = place.version()
+    if not version:
         raise StudyError(f"there is no ledger at {place.shown} yet: nothing to back up")
     with written_whole(file, mode=0o600) as draft:
-        _copy(place, draft)
-        copied = SqliteFile(draft)
-        # Who runs a study now runs it in the file that was copied.
-        copied.write(lambda connection: connection.execute(delete(leases)))
-        copied.close()
-        return copied.count()
+        return _copy(place, draft, version)
 
 
-def _copy(place: SqliteFile, draft: Path) -> None:
+def _copy(place: SqliteFile, draft: Path, version: int) -> int:
     with (
         translated(place.shown),
         closing(sqlite3.connect(f"{place.path.absolute().as_uri()}?mode=rw", uri=True)) as source,
@@ -62,7 +57,13 @@ def _copy(place: SqliteFile, draft: Path) -> None:
     ):
         source.backup(target)
         (state,) = target.execute("PRAGMA integrity_check").fetchone()
-    if state != "ok":
-        raise StudyError(
-            f"the ledger {place.shown} is damaged ({state}): nothing was written; 'tune-vfl doctor' says more"
-        )
+        if state != "ok":
+            raise StudyError(
+                f"the ledger {place.shown} is damaged ({state}): nothing was written; 'tune-vfl doctor' says more"
+            )
+        with target:
+            target.execute("DELETE FROM leases")  # who runs a study now runs it in the file that was copied
+            if version == SCHEMA:
+                target.execute("UPDATE tune_vfl_ledger SET identity = ?", (new_identity(),))
+        (studies,) = target.execute("SELECT count(*) FROM studies").fetchone()
+        return int(studies)

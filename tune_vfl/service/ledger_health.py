@@ -36,16 +36,16 @@ def examine_ledger(storage: str | None = None) -> Check:
 
 
 def migrate(storage: str | None = None) -> Check:
-    """Check that the ledger has this program's schema; a ledger of an older one is refused."""
+    """Bring a ledger of an earlier release to this program's schema."""
     place = storage_at(storage)
     try:
-        if not place.exists():
-            return Check("migrate", "ok", f"{place.shown}: there is no ledger yet: nothing to bring up")
+        before = place.migrate()
     except UnreachableError as error:
         return Check("migrate", "unreachable", str(error), "start the server, or mend what the message says")
     except TuneVflError as error:
         return Check("migrate", "finding", str(error), "nothing was changed")
-    return Check("migrate", "ok", f"{place.shown}: schema {SCHEMA} already")
+    done = {0: "there is no ledger yet: nothing to bring up", SCHEMA: f"schema {SCHEMA} already"}
+    return Check("migrate", "ok", f"{place.shown}: {done.get(before, f'from schema {before} to {SCHEMA}')}")
 
 
 def _broken_file(path: Path) -> Check | None:
@@ -72,8 +72,7 @@ def _broken_file(path: Path) -> Check | None:
 
 
 def _of_answer(place: LedgerStorage) -> Check:
-    version = place.version()
-    if not version:
+    if not place.exists():
         return Check("ledger", "ok", f"{place.shown}: answers, no ledger in it yet; the first search makes it")
     studies = place.count()
     damaged = place.read(find_damage)
@@ -84,7 +83,7 @@ def _of_answer(place: LedgerStorage) -> Check:
         )
     running = [f"{study} by {holder}" for study, holder in holders(place)]
     kind = "write-ahead log on" if isinstance(place, SqliteFile) else "answers"
-    detail = f"{place.shown}: {studies} studies, {kind}, schema {version}"
+    detail = f"{place.shown}: {studies} studies, {kind}, schema {SCHEMA}"
     if running:
         detail += f"; running: {', '.join(running)}"
     if isinstance(place, SqliteFile) and (network := place.network):
