@@ -156,7 +156,13 @@ def test_a_server_that_stays_away_ends_in_words(postgres: Postgres, monkeypatch:
 
 @pytest.mark.parametrize(
     ("state", "says"),
-    [("53100", "disk of the database server is full; make room"), ("42501", "may not do that"), ("58030", "its files")],
+    [
+        ("53100", "disk of the database server is full; make room"),
+        ("42501", "may not do that"),
+        ("XX000", r"the database says no \(XX000\); look at the database's log"),
+        ("54001", r"the database says no \(54001\)"),
+        ("F0001", r"the database says no \(F0001\)"),
+    ],
 )
 def test_what_waiting_does_not_mend_is_told_at_once(postgres: Postgres, state: str, says: str) -> None:
     place = storage_at(postgres.fresh())
@@ -175,6 +181,68 @@ def test_what_waiting_does_not_mend_is_told_at_once(postgres: Postgres, state: s
     assert time.monotonic() - begun < db_errors.PATIENCE_SECONDS
     postgres.sql("DROP TRIGGER harm ON trials", place.url)
     assert ledger.begin({"scale": 0.01}) == 0
+
+
+PASSING = ("08006", "25P03", "40001", "40P01", "53000", "53200", "53300", "55P03", "57000", "57014", "57P01", "58030")
+
+
+def test_what_may_pass_is_tried_again_whatever_its_class(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(db_errors, "PATIENCE_SECONDS", 0.0)
+    place = storage_at(postgres.fresh())
+    ledger = ledger_of(place)
+    for state in PASSING:
+        postgres.sql(
+            "CREATE OR REPLACE FUNCTION harm() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$",
+            place.url,
+        )
+        if state == PASSING[0]:
+            harm = "CREATE TRIGGER harm BEFORE INSERT ON trials FOR EACH ROW EXECUTE FUNCTION harm()"
+            postgres.sql(harm, place.url)
+        with pytest.raises(LedgerTroubleError, match="tried again for") as gone:
+            ledger.begin({"scale": 0.01})
+        assert gone.value.exit_code == 4, state
+
+
+def test_a_statement_that_the_server_breaks_off_for_its_time_is_told_in_words(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(db_errors, "PATIENCE_SECONDS", 0.0)
+    place = storage_at(postgres.fresh())
+    ledger = ledger_of(place)
+    database = place.url.rpartition("/")[2]
+    postgres.sql(f"ALTER DATABASE {database} SET statement_timeout = '200ms'")
+    place.close()
+    slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(9); RETURN NEW; END $$"
+    postgres.sql(slow, place.url)
+    postgres.sql("CREATE TRIGGER slow BEFORE INSERT ON trials FOR EACH ROW EXECUTE FUNCTION slow()", place.url)
+    with pytest.raises(
+        LedgerTroubleError, match=r"broke a statement off.*tried again.*raise this user's statement_tim"
+    ):
+        ledger.begin({"scale": 0.01})
+    postgres.sql("DROP TRIGGER slow ON trials", place.url)
+    assert ledger.begin({"scale": 0.01}) == 0
+
+
+def test_a_statement_that_another_session_cancels_is_done_again(postgres: Postgres) -> None:
+    place = storage_at(postgres.fresh())
+    ledger = ledger_of(place)
+    cancelled: list[int] = []
+    with psycopg.connect(place.url) as other:
+        other.execute("LOCK TABLE trials IN ACCESS EXCLUSIVE MODE")
+
+        def cancel() -> None:
+            waiting = "SELECT pg_cancel_backend(pid), pid FROM pg_locks WHERE NOT granted"
+            while not cancelled:
+                cancelled.extend(pid for _, pid in postgres.sql(waiting, place.url))
+            other.rollback()
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        assert ledger.begin({"scale": 0.01}) == 0
+        canceller.join()
+    assert cancelled
+    assert len(ledger.trials()) == 1
 
 
 def test_a_full_disk_under_a_file_is_told_in_words(tmp_path: Path) -> None:
@@ -254,7 +322,29 @@ def test_errors_mean_what_they_say(error: Exception, passes: bool, says: str) ->
     assert says in found.what
 
 
-@pytest.mark.parametrize("error", [psycopg.errors.UniqueViolation(), psycopg.errors.UndefinedTable(), ValueError("x")])
+def of_sqlite(name: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(f"what {name} says")
+    error.sqlite_errorname = name
+    return error
+
+
+@pytest.mark.parametrize("name", ["SQLITE_NOMEM", "SQLITE_LOCKED", "SQLITE_PERM", "SQLITE_INTERRUPT"])
+def test_what_no_table_names_is_told_in_its_own_words(name: str) -> None:
+    found = trouble_of(of_sqlite(name))
+    assert found is not None
+    assert (found.what, found.passes) == (f"the database says what {name} says ({name})", False)
+
+
+MISTAKES = [
+    psycopg.errors.UniqueViolation(),
+    psycopg.errors.UndefinedTable(),
+    psycopg.errors.InvalidTextRepresentation(),
+    of_sqlite("SQLITE_ERROR"),
+    ValueError("x"),
+]
+
+
+@pytest.mark.parametrize("error", MISTAKES)
 def test_mistakes_are_not_the_databases(error: Exception) -> None:
     assert trouble_of(error) is None
 

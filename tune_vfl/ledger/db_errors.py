@@ -72,7 +72,11 @@ class LedgerGoneError(UnreachableError):
 _ROOM = "make room there; what was finished is kept, and 'tune-vfl resume' goes on"
 _RUNS = "check that the server runs and can be reached; what was finished is kept, and 'tune-vfl resume' goes on"
 _REFUSED = "check the URL, its user and password, and what that user may do there"
+_LONGER = (
+    "raise this user's statement_timeout, or ask who cancels; what was finished is kept, and 'tune-vfl resume' goes on"
+)
 _FOLDER = "check that the folder can be written (TUNE_VFL_HOME, --storage or the spec's storage names it)"
+_UNKNOWN = "look at the database's log; what was finished is kept, and 'tune-vfl resume' goes on"
 _ANEW = (
     "or pack the studies that can still be read ('tune-vfl study pack') and move it away to start anew; nothing else "
     "holds the results"
@@ -81,6 +85,8 @@ _ANEW = (
 # By the start of the state that the server sends, see appendix A of PostgreSQL's manual; the longest start counts.
 _STATES = {
     "08": Trouble("the connection to the server broke", _RUNS, True),
+    "25P03": Trouble("the server ended a transaction in which nothing was heard for a minute", _RUNS, True),
+    "25P04": Trouble("the server ended a transaction that took longer than its transaction_timeout", _RUNS, True),
     "25006": Trouble("the server takes no writing now: it is a standby, or was set to read only", _RUNS, True),
     "28": Trouble("the server refuses this user or password", _REFUSED, False),
     "3D": Trouble("the server has no database of this name", _REFUSED, False),
@@ -89,8 +95,10 @@ _STATES = {
     "53100": Trouble("the disk of the database server is full", _ROOM, False),
     "53": Trouble("the server is short of memory or connections", "raise its max_connections, or run less", True),
     "55P03": Trouble("another transaction has kept a row locked for half a minute", _RUNS, True),
-    "57P": Trouble("the server was stopped, is starting, or ended the connection", _RUNS, True),
-    "58": Trouble("the server cannot read or write its files", "look at the server's log and its disk", False),
+    "57": Trouble("the server was stopped, is starting, or ended the connection", _RUNS, True),
+    "57014": Trouble("the server broke a statement off: its statement_timeout, or somebody's cancel", _LONGER, True),
+    "57P04": Trouble("the database was dropped", _REFUSED, False),
+    "58": Trouble("the server cannot read or write its files", "look at the server's log and its disk", True),
 }
 # By what the client says of a connection that was never made; the server's state does not come along then.
 _SAYINGS = {
@@ -107,6 +115,7 @@ _SQLITE = {
     "SQLITE_IOERR": Trouble("reading or writing it failed; its disk may be full or broken", _ROOM, False),
     "SQLITE_READONLY": Trouble("it cannot be written", _FOLDER, False),
     "SQLITE_CANTOPEN": Trouble("it cannot be opened or made", _FOLDER, False),
+    "SQLITE_PROTOCOL": Trouble("other processes have kept its log locked", "look which ones, and stop them", True),
     "SQLITE_BUSY": Trouble("another process has kept it locked for a minute", "look which one, and stop it", True),
     "SQLITE_CORRUPT": Trouble("the file is damaged: restore it from a backup", _ANEW, False),
     "SQLITE_NOTADB": Trouble("the file is no database or is damaged: restore it from a backup", _ANEW, False),
@@ -116,6 +125,8 @@ _SQLITE = {
 def trouble_of(error: BaseException | None, *, broken: bool = False) -> Trouble | None:
     """Classify an error of a database driver, or one caused by it; None for a mistake in the statement.
 
+    An error of the database's work that no table here names is told at once, in its own words.
+
     Args:
         error: as it was raised, or wrapped by SQLAlchemy.
         broken: whether SQLAlchemy reports a lost connection.
@@ -124,9 +135,15 @@ def trouble_of(error: BaseException | None, *, broken: bool = False) -> Trouble 
         found = _named(error)
         if found is not None:
             return found
-        if broken or _never_connected(error):
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        code = getattr(error, "sqlstate", None) or getattr(error, "sqlite_errorname", None)
+        kinds = {c.__name__ for c in type(error).__mro__}
+        # psycopg's errors without a state are those of the client: no connection, or one that broke.
+        if broken or (hasattr(error, "sqlstate") and not code and "OperationalError" in kinds):
             return Trouble(f"the server does not answer ({said})", _RUNS, passes=True)
+        # Of a statement that sqlite cannot follow it says SQLITE_ERROR, in the same class.
+        if code not in (None, "SQLITE_ERROR") and kinds & {"OperationalError", "InternalError"}:
+            return Trouble(f"the database says {said} ({code})", _UNKNOWN, passes=False)
         error = getattr(error, "orig", None) or error.__cause__
     return None
 
@@ -142,11 +159,6 @@ def _named(error: BaseException) -> Trouble | None:
     if starts:
         return _STATES[max(starts, key=len)]
     return next((t for mark, t in _SAYINGS.items() if not state and mark in str(error)), None)
-
-
-def _never_connected(error: BaseException) -> bool:
-    # psycopg's errors without a state are those of the client: no connection, or one that broke.
-    return "OperationalError" in {c.__name__ for c in type(error).__mro__} and getattr(error, "sqlstate", "") is None
 
 
 @contextmanager
