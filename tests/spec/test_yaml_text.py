@@ -15,7 +15,7 @@ from tests.conftest import Run
 from tune_vfl.errors import SpecError
 from tune_vfl.spec import parse
 from tune_vfl.spec.raw import apply_settings, read_yaml
-from tune_vfl.spec.yaml_text import load_yaml
+from tune_vfl.spec.yaml_text import MOST_ALIASED, MOST_DEPTH, MOST_DIGITS, load_yaml
 
 ODD = ["1.10", "010", "no", "on", "1e5", "1_0", "0x1F", "0o17", "2024-01-02", "1:30", "True", "null", "~", "yes", "007"]
 ODD += ["1.0", "12345678901234567890", "+1", ".5", ".inf", "1E50", "0.1000000000000000055"]
@@ -153,6 +153,71 @@ def test_anchors_and_merges_still_work() -> None:
         "d": {"b": 1, "c": 3},
         "e": {"b": 1, "c": 2},
     }
+
+
+def test_an_alias_is_a_copy() -> None:
+    """A setting changes one place only, and what is a name in one place is a number in another."""
+    spec = load("a: &x {b: 1}\nc: *x\nn: &n 1.10\ndataset: {label: *n}\n")
+    assert apply_settings(spec, ["c.b=2"])["a"] == {"b": 1}
+    assert (spec["n"], spec["dataset"]["label"]) == (1.1, "1.10")
+
+
+def bomb(levels: int, end: str = "[]") -> str:
+    """Return a spec with lists of lists, each of which holds the one before ten times."""
+    lists = [f"- &a0 {end}", *(f"- &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, levels))]
+    return "\n".join(["study: s", "deep:", *lists, ""])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (bomb(9), f"line 8: expected aliases that stand for at most {MOST_ALIASED:,} characters"),
+        (bomb(9, "{k: 1}").replace("[", "{<<: [").replace("]", "]}"), "line 7: expected aliases that stand for"),
+        (f"t: &t {'x' * MOST_ALIASED}\nu: *t\n", "line 2: expected aliases that stand for"),
+        ("a: 1\nb: &b [1, *b]", "line 2: *b stands inside of what it names"),
+        ("a: &a {b: {<<: *a}}", "line 1: *a stands inside of what it names"),
+        ("a: 1\nb: " + "[" * 100_000, f"line 2: expected at most {MOST_DEPTH} lists and mappings in one another"),
+        ("a: " + "{b: " * 100_000, f"line 1: expected at most {MOST_DEPTH} lists"),
+        ("".join(f"{' ' * k}a:\n" for k in range(100)), f"line {MOST_DEPTH + 1}: expected at most {MOST_DEPTH} lists"),
+        (f"a: &a {'[' * 40}{']' * 40}\nb: {'[' * 40}*a{']' * 40}", f"line 2: expected at most {MOST_DEPTH} lists"),
+        ("a: 1\nb: " + "9" * 5000, f"line 2: expected a number of at most {MOST_DIGITS} digits, got 5,000"),
+        ("b: 0x" + "f" * 5000, f"line 1: expected a number of at most {MOST_DIGITS} digits, got 5,002"),
+        ("a: 1\nb: -1e999", "line 2: expected a number below 1.8e308, got -1e999"),
+        ("a: !!int x", "line 1: expected a value of the kind int, got 'x'"),
+        ("a: !!float x", "expected a value of the kind float, got 'x'"),
+        ("a: !!bool x", "expected a value of the kind bool, got 'x'"),
+        ("a: !!null x", "expected a value of the kind null, got 'x'"),
+        ("a: \0", "unacceptable character #x0000"),
+        ("a: !!timestamp 2024-99-99", "could not determine a constructor for the tag 'tag:yaml.org,2002:timestamp'"),
+        ("a: !!set {b: 1}", "could not determine a constructor"),
+    ],
+    ids=range(19),
+)
+def test_a_document_that_nobody_writes_is_refused_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(SpecError) as error:
+        load(text)
+    assert str(error.value).startswith("s.yaml: ")
+    assert said in str(error.value)
+    assert len(str(error.value)) < 1000
+
+
+def test_what_is_within_the_limits_is_read() -> None:
+    assert load("9" * MOST_DIGITS) == 10**MOST_DIGITS - 1
+    assert float(load("0x" + "f" * (MOST_DIGITS - 2))) > 1e290
+    assert load("[" * MOST_DEPTH + "]" * MOST_DEPTH)
+    assert load(f"t: &t {'x' * (MOST_ALIASED - 1)}\nu: *t\n")
+    assert load("dataset: {exclude: [" + "9" * 5000 + "]}")["dataset"]["exclude"] == ["9" * 5000]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["training.lr=" + "[" * 100_000, "training.lr=" + "9" * 5000, ".".join(["a"] * 1000) + "=1", "a=" + bomb(9)],
+    ids=["brackets", "digits", "keys", "aliases"],
+)
+def test_a_setting_has_the_same_limits(setting: str) -> None:
+    with pytest.raises(SpecError, match=r"line \d+: expected") as error:
+        apply_settings({}, [setting])
+    assert len(str(error.value)) < 1000
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def parse_value(text: str, place: Sequence[str] = ()) -> Any:
     Raises:
         SpecError: when it is no YAML, or gives a key twice.
     """
-    return load_yaml(text, f"value {text!r}", place)
+    return load_yaml(text, f"value {text[:200]!r}", place)
 
 
 def _set(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> None:

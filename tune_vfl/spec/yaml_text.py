@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,23 +32,102 @@ _HOLD_NAMES = frozenset({"study", "dataset", "federation"})
 # Where one reader takes a name for such a value, another may.
 _MISTAKEN = frozenset({_INT, _FLOAT, _BOOL, _NULL, _TAG + "timestamp"})
 _OLDER: Any = Resolver()
-_SHOWN = 3
+_SHOWN, _CUT = 3, 40
+
+MOST_DEPTH = 50
+"""How many lists and mappings may stand in one another, the keys that lead to a value included."""
+MOST_DIGITS = 250
+"""Characters of a whole number in any base: one that has no more is within the range of a float."""
+MOST_ALIASED = 50_000
+"""Characters that all aliases of a document may stand for together."""
+
+
+class _LimitError(yaml.YAMLError):
+    """What may be valid YAML, and is more than anybody writes."""
+
+    def __init__(self, mark: Any, words: str) -> None:
+        super().__init__(f"line {mark.line + 1}: {words}")
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the core schema of YAML 1.2 in place of the types of YAML 1.1."""
+    """PyYAML's safe loader with the core schema of YAML 1.2 in place of the types of YAML 1.1.
+
+    An alias becomes a copy of what it names. So a document is a tree, no larger than its text and ``MOST_ALIASED``.
+
+    Args:
+        text: the document.
+        depth: of the place that its value is for.
+    """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as PyYAML declares it
+    # Every other tag, !!timestamp and !!set among them, is refused by what stands under None.
+    yaml_constructors = {  # noqa: RUF012
+        tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (_STR, _TAG + "seq", _TAG + "map", None)
+    }
+
+    def __init__(self, text: str, depth: int) -> None:
+        super().__init__(text)
+        self._depth, self._aliased = depth, 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        _refuse_deeper(self._depth, event)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return self._copied(node, event, self._depth) if isinstance(event, yaml.AliasEvent) else node
+
+    def _copied(self, node: Any, alias: yaml.AliasEvent, depth: int) -> yaml.Node:
+        _refuse_deeper(depth, alias)
+        if node.end_mark is None:
+            raise _LimitError(alias.start_mark, f"*{alias.anchor} stands inside of what it names; write a value there")
+        self._aliased += 1 + len(node.value)
+        if self._aliased > MOST_ALIASED:
+            raise _LimitError(
+                alias.start_mark,
+                f"expected aliases that stand for at most {MOST_ALIASED:,} characters in all, got more with "
+                f"*{alias.anchor}; write the values themselves",
+            )
+        value = node.value
+        if isinstance(node, yaml.SequenceNode):
+            value = [self._copied(entry, alias, depth + 1) for entry in value]
+        elif isinstance(node, yaml.MappingNode):
+            value = [tuple(self._copied(part, alias, depth + 1) for part in pair) for pair in value]
+        form = node.style if isinstance(node, yaml.ScalarNode) else node.flow_style
+        copy: yaml.Node = type(node)(node.tag, value, node.start_mark, node.end_mark, form)
+        return copy
+
+    def core_value(self, node: yaml.ScalarNode) -> int | float | bool | None:
+        """Construct a number, a truth value or nothing."""
+        text = str(node.value)
+        kind = node.tag.removeprefix(_TAG)
+        if not _PATTERNS[node.tag].match(text):  # which a tag that is written out may claim: `!!int x`
+            raise _LimitError(node.start_mark, f"expected a value of the kind {kind}, got {text[:_CUT]!r}")
+        if node.tag == _INT:
+            if len(text) > MOST_DIGITS:
+                told = f"expected a number of at most {MOST_DIGITS} digits, got {len(text):,}; a name is quoted"
+                raise _LimitError(node.start_mark, told)
+            return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+        if node.tag == _FLOAT:
+            found = self.construct_yaml_float(node)
+            if math.isinf(found) and "inf" not in text.lower():
+                raise _LimitError(node.start_mark, f"expected a number below 1.8e308, got {text[:_CUT]}")
+            return found
+        return text.lower() == "true" if node.tag == _BOOL else None
 
 
-def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
-    text = str(loader.construct_scalar(node))
-    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+def _refuse_deeper(depth: int, event: Any) -> None:
+    if depth > MOST_DEPTH:
+        raise _LimitError(
+            event.start_mark, f"expected at most {MOST_DEPTH} lists and mappings in one another, got more"
+        )
 
 
-for _tag, (_pattern, _first) in _CORE.items():
-    _Loader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), list(_first))
-_Loader.add_constructor(_INT, _whole)
+_PATTERNS = {tag: re.compile(rf"(?:{pattern})\Z") for tag, (pattern, _) in _CORE.items()}
+for _tag, (_, _first) in _CORE.items():
+    _Loader.add_implicit_resolver(_tag, _PATTERNS[_tag], list(_first))
+for _tag in (_INT, _FLOAT, _BOOL, _NULL):
+    _Loader.add_constructor(_tag, _Loader.core_value)
 
 
 def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[str], None] | None = None) -> Any:
@@ -63,10 +143,10 @@ def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[
         note: gets a sentence on names that other readers of YAML, also those of version 1.1, take for other values.
 
     Raises:
-        SpecError: when it is no YAML, or gives a key twice.
+        SpecError: when it is no YAML, gives a key twice, or is larger than one of the limits above.
     """
-    loader = _Loader(text)
     try:
+        loader = _Loader(text, len(place))
         node = loader.get_single_node()
         if node is None:
             return None
@@ -80,10 +160,10 @@ def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[
                 f"{shortened(names.unquoted, _SHOWN)}"
             )
         return loader.construct_document(node)
+    except _LimitError as error:
+        raise SpecError(f"{where}: {error}") from error
     except yaml.YAMLError as error:
         raise SpecError(f"{where}: is not valid YAML: {error}") from error
-    finally:
-        loader.dispose()
 
 
 class _NameReader:
@@ -92,12 +172,8 @@ class _NameReader:
     def __init__(self) -> None:
         self.twice: list[str] = []
         self.unquoted: list[str] = []
-        self._seen: set[int] = set()
 
     def settle(self, node: yaml.Node, place: tuple[str, ...]) -> None:
-        if id(node) in self._seen:  # an alias
-            return
-        self._seen.add(id(node))
         if isinstance(node, yaml.ScalarNode):
             tag = node.tag
             if place and _is_name(node, place):
