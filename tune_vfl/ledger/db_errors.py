@@ -75,7 +75,10 @@ _REFUSED = "check the URL, its user and password, and what that user may do ther
 _LONGER = (
     "raise this user's statement_timeout, or ask who cancels; what was finished is kept, and 'tune-vfl resume' goes on"
 )
-_FOLDER = "check that the folder can be written (TUNE_VFL_HOME, --storage or the spec's storage names it)"
+_FOLDER = (
+    "check that the file is there and its folder can be written (TUNE_VFL_HOME, --storage or the spec's storage names "
+    "it)"
+)
 _UNKNOWN = "look at the database's log; what was finished is kept, and 'tune-vfl resume' goes on"
 _ANEW = (
     "or pack the studies that can still be read ('tune-vfl study pack') and move it away to start anew; nothing else "
@@ -114,7 +117,7 @@ _SQLITE = {
     "SQLITE_FULL": Trouble("the disk that holds it is full", _ROOM, False),
     "SQLITE_IOERR": Trouble("reading or writing it failed; its disk may be full or broken", _ROOM, False),
     "SQLITE_READONLY": Trouble("it cannot be written", _FOLDER, False),
-    "SQLITE_CANTOPEN": Trouble("it cannot be opened or made", _FOLDER, False),
+    "SQLITE_CANTOPEN": Trouble("it is not there, or cannot be opened", _FOLDER, False),
     "SQLITE_PROTOCOL": Trouble("other processes have kept its log locked", "look which ones, and stop them", True),
     "SQLITE_BUSY": Trouble("another process has kept it locked for a minute", "look which one, and stop it", True),
     "SQLITE_CORRUPT": Trouble("the file is damaged: restore it from a backup", _ANEW, False),

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.ledger.database import LedgerStorage
-from tune_vfl.ledger.db_errors import retry, translated
+from tune_vfl.ledger.db_errors import LedgerGoneError, retry, translated
 from tune_vfl.ledger.lease import Clock
 from tune_vfl.machine.filesystems import network_file_system
 from tune_vfl.machine.passwords import from_environment, hide_password, usable
@@ -86,13 +86,33 @@ class SqliteFile(LedgerStorage):
         retry(connect)  # sqlite does not wait where two turn the log on at once
 
     def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
-        # The driver begins no transaction by itself, so that one that will write can lock the file when it begins.
-        connecting = {"timeout": _ATTEMPT_SECONDS, "isolation_level": None}
-        engine = sqlalchemy.create_engine(self.url, poolclass=pool, connect_args=connecting)
+        def connect() -> sqlite3.Connection:
+            # A file that is not there is not made. The driver begins no transaction by itself, so that one that will
+            # write can lock the file when it begins.
+            place = f"{self.path.absolute().as_uri()}?mode=rw"
+            return sqlite3.connect(
+                place, uri=True, timeout=_ATTEMPT_SECONDS, isolation_level=None, check_same_thread=False
+            )
+
+        engine = sqlalchemy.create_engine(self.url, poolclass=pool, creator=connect)
         if writes:
             event.listen(engine, "connect", _log_ahead)
-        event.listen(engine, "begin", _begin_writing if writes else _begin_reading)
+            event.listen(engine, "begin", self._begin_writing)
+        else:
+            event.listen(engine, "begin", _begin_reading)
         return engine
+
+    def _begin_writing(self, connection: Connection) -> None:
+        """Lock the file, and refuse one to which its path does not lead any more: nobody would find what is written."""
+        _lock(connection)
+        now = self._files()
+        opened = connection.info.setdefault("files", now)
+        if now[0] is None or any(was not in (None, held) for was, held in zip(opened, now, strict=True)):
+            raise LedgerGoneError(self.shown, "the file was removed, moved or replaced while it was open")
+
+    def _files(self) -> tuple[tuple[int, int] | None, ...]:
+        """Return what tells the file and its log from others of their names; None for one that is not there."""
+        return tuple(_told_apart(path) for path in (self.path, self.path.with_name(f"{self.path.name}-wal")))
 
 
 class PostgresServer(LedgerStorage):
@@ -164,7 +184,15 @@ def _begin_reading(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN")
 
 
-def _begin_writing(connection: Connection) -> None:
+def _told_apart(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _lock(connection: Connection) -> None:
     """Lock the file, which one transaction at a time may write."""
     until = time.monotonic() + _LOCKED_SECONDS
     while True:
