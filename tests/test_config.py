@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.machine.test_plain_json import REFUSED
 from tune_vfl import load_config
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.config import Measured, export_config, save_config
@@ -209,6 +210,14 @@ def test_broken_files_are_refused(tmp_path: Path, content: str, said: str) -> No
     path = tmp_path / "best.json"
     path.write_text(content)
     with pytest.raises(ConfigError, match=said):
+        load_config(path)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_number_that_is_no_plain_json_is_refused_by_its_file(tmp_path: Path, case: str) -> None:
+    path = exported(tmp_path, "laplace", {})
+    path.write_text(path.read_text().replace('"trial": 3', f'"trial": {REFUSED[case][0]}'))
+    with pytest.raises(ConfigError, match=r"best\.json: cannot be read as JSON \(.*; give a file"):
         load_config(path)
 
 

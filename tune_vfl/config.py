@@ -15,6 +15,7 @@ from tune_vfl.evaluation.own_loop import OwnLoop
 from tune_vfl.evaluation.own_rounds import OwnRounds
 from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.plain_json import load_plain
 from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Federation, Named, Strict, Training, explain
@@ -280,8 +281,8 @@ def load_config(path: Path | str) -> ExportedConfig:
         'laplace'
     """
     try:
-        raw = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raw = load_plain(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path}: cannot be read as JSON ({error}); give a file that `tune-vfl export` wrote"
         ) from error

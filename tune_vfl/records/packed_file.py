@@ -13,9 +13,10 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from tune_vfl.errors import ParcelError
+from tune_vfl.machine.plain_json import load_plain
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records import packed_before
 from tune_vfl.records.packed import PACKED_SCHEMA, Packed
@@ -166,10 +167,6 @@ def _none(where: str) -> str:
 def _lines(archive: zipfile.ZipFile, name: str, where: str) -> list[Any]:
     try:
         text = archive.read(name).decode("utf-8")
-        return [json.loads(line, parse_constant=_refuse) for line in text.splitlines() if line]
-    except (ValueError, RecursionError) as error:
+        return [load_plain(line) for line in text.splitlines() if line]
+    except ValueError as error:
         raise ParcelError(f"{_none(where)}: {name} is not JSON ({error})") from error
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
