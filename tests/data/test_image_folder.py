@@ -1,6 +1,7 @@
 """A folder of images, and MedMNIST's names in an npz file: pixels, classes, parts, sizes, and faults by file."""
 
 import io
+import os
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PIL import Image
 from tests.helpers.refusals import refusal
 from tune_vfl.data import load, written_out
 from tune_vfl.data.base import Dataset
+from tune_vfl.data.reading.pictures import FORMATS, SUFFIXES
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named
@@ -196,6 +198,35 @@ def test_faults_name_the_file(tmp_path: Path, case: str) -> None:
         images(tmp_path)
 
 
+@pytest.mark.parametrize("form", ["EPS", "PDF", "ICO", "TGA", "PCX", "SGI", "JPEG2000", "DDS"])
+def test_a_format_that_no_page_names_is_not_opened_whatever_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Pillow opens files by their content, and hands an EPS to Ghostscript, the program of the PATH."""
+    program = tmp_path / "programs" / "gs"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'was run'}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    two_classes(tmp_path / "pets")
+    Image.fromarray(pixels(1, 6, 8, 3)[0]).save(tmp_path / "pets" / "dog" / "zz.png", form)
+    with refusal("dog/zz.png", "is no image that can be read", "what is read: PNG, JPEG"):
+        images(tmp_path / "pets")
+    assert not (tmp_path / "was run").exists()
+
+
+def test_a_picture_may_have_the_name_of_another_format(tmp_path: Path) -> None:
+    arrays = two_classes(tmp_path)
+    Image.fromarray(arrays[0]).save(tmp_path / "cat" / "000.jpg", "png")
+    assert len(images(tmp_path).y) == 21
+
+
+def test_the_formats_are_those_of_the_names() -> None:
+    named = {ending: form for ending, form in Image.registered_extensions().items() if ending in SUFFIXES}
+    assert set(named) == SUFFIXES
+    assert set(named.values()) == set(FORMATS)
+
+
 def test_sixteen_bits_are_refused_rather_than_cut(tmp_path: Path) -> None:
     two_classes(tmp_path)
     Image.fromarray(np.full((6, 8), 40_000, dtype=np.uint16)).save(tmp_path / "dog" / "deep.png")
@@ -206,7 +237,7 @@ def test_sixteen_bits_are_refused_rather_than_cut(tmp_path: Path) -> None:
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two_classes(tmp_path)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
-    with pytest.raises(DataError, match=r"cat/000\.png: is too large a picture"):
+    with pytest.raises(DataError, match=r"cat/000\.png: is too large a picture .*\(48 pixels\) exceeds limit of"):
         images(tmp_path)
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"})
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+"""What a file of any of these names may hold, as Pillow calls it. It reads others too, and runs Ghostscript for EPS."""
 _GRAY = frozenset({"1", "L", "LA", "La"})
 _COLOR = frozenset({"P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
 
@@ -80,7 +82,7 @@ def read_pictures(files: Sequence[Path], shape: tuple[int, ...], *, resize: bool
 
 
 def read_picture(file: Path, channels: str, size: tuple[int, ...] | None) -> tuple[Array, bool]:
-    """Read one 8-bit image of any format that Pillow reads.
+    """Read one 8-bit image of a format in :data:`FORMATS`, whichever of them its name says.
 
     Args:
         file: the file.
@@ -100,7 +102,7 @@ def read_picture(file: Path, channels: str, size: tuple[int, ...] | None) -> tup
         with warnings.catch_warnings():
             # A small file can unpack to a picture that fills the memory. Pillow warns of it; here that is an error.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file) as opened:
+            with Image.open(file, formats=FORMATS) as opened:
                 image = _eight_bits(file, ImageOps.exif_transpose(opened), channels)
         changed = size is not None and image.size != (size[1], size[0])
         if changed and size is not None:
@@ -111,7 +113,8 @@ def read_picture(file: Path, channels: str, size: tuple[int, ...] | None) -> tup
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
         reason = " ".join(str(error).replace(str(file), "").split())[:200]
         raise DataError(
-            f"{file}: is no image that can be read, or is cut off ({reason}); replace or remove it"
+            f"{file}: is no image that can be read, or is cut off ({reason}); replace or remove it; what is read: "
+            f"{', '.join(FORMATS)}"
         ) from error
 
 
