@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What cluster.yaml needs once in an account: the head's role, and the volume that `ray down` leaves.
+# What cluster.yaml needs once in an account: the head's role, that of spot machines, and the volume that `ray down`
+# leaves. It says how many workers the account's quotas allow.
 #
 #   bash cluster/aws-once.sh us-west-2a 50     # the zone of cluster.yaml, and the volume's size in GB
 #
@@ -35,6 +36,12 @@ if ! aws iam get-instance-profile --instance-profile-name $role >/dev/null 2>&1;
   aws iam add-role-to-instance-profile --instance-profile-name $role --role-name $role
 fi
 
+# EC2 starts spot machines by a role of its own, which the head may not make.
+spot=AWSServiceRoleForEC2Spot
+if ! aws iam get-role --role-name $spot >/dev/null 2>&1; then
+  aws iam create-service-linked-role --aws-service-name spot.amazonaws.com >/dev/null
+fi
+
 there=$(aws ec2 describe-volumes --region "$region" --output text --query 'Volumes[].VolumeId' \
   --filters "Name=tag:Name,Values=$volume" "Name=availability-zone,Values=$zone")
 if [ -z "$there" ]; then
@@ -42,4 +49,14 @@ if [ -z "$there" ]; then
     --output text --query VolumeId --tag-specifications \
     "ResourceType=volume,Tags=[{Key=Name,Value=$volume},{Key=tune-vfl:format,Value=yes}]")
 fi
-echo "role $role; volume $there in $zone"
+echo "roles $role and $spot; volume $there in $zone"
+
+# vCPUs of spot machines at once: a new account may have none. Four workers of a kind take 32.
+for kind in "GPU L-3819A6DF" "CPU L-34B43A08"; do
+  read -r name code <<<"$kind"
+  has=$(aws service-quotas get-service-quota --region "$region" --service-code ec2 --quota-code "$code" \
+    --output text --query Quota.Value) || has=unknown
+  echo "$name workers on spot, of 8 vCPUs each: the account's quota $code in $region is $has"
+  test "${has%.*}" -ge 32 2>/dev/null || echo "for four of them: aws service-quotas request-service-quota-increase" \
+    "--region $region --service-code ec2 --quota-code $code --desired-value 32"
+done

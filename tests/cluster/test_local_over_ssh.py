@@ -84,6 +84,7 @@ class Machines:
             (shutil.copytree if (ROOT / part).is_dir() else shutil.copy)(ROOT / part, self.repository / part)
         (self.repository / "cluster").mkdir()
         (self.repository / "cluster" / "local.yaml").write_text(self._cluster())
+        shutil.copy(ROOT / "cluster" / "wheels.sh", self.repository / "cluster")
         (self.repository / "study.yaml").write_text(yaml.safe_dump(self.spec))
 
     def _serve(self) -> list[subprocess.Popen[bytes]]:

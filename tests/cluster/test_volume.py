@@ -11,6 +11,10 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+GPU, CPU = (
+    "L-3819A6DF",
+    "L-34B43A08",
+)  # All G and VT, and All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests
 AWS = """#!/bin/sh
 echo "$*" >> "$HOME/asked"
 case "$*" in
@@ -115,14 +119,17 @@ def test_only_a_volume_that_is_surely_new_is_formatted(head: Head, reason: str) 
     assert reason == "not readable" or "is not new; look at it by hand" in says
 
 
-def test_the_role_and_the_volume_are_made_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quota", ["0.0", "32.0", ""])
+def test_roles_and_the_volume_are_made_once_and_quotas_are_told(tmp_path: Path, quota: str) -> None:
     made = tmp_path / "made"
     (tmp_path / "aws").write_text(
         f"""#!/bin/sh
-case "$2" in
+case "$2 $4" in
+  "get-role AWSServiceRoleForEC2Spot") grep -q create-service-linked-role {made} ;;
+  get-service-quota*) test -n "{quota}" && echo "{quota}" ;;
   get-*) grep -q "create-${{2#get-}}" {made} ;;
-  describe-volumes) grep -q create-volume {made} && echo vol-1; exit 0 ;;
-  create-volume) echo vol-1 ;;
+  describe-volumes*) grep -q create-volume {made} && echo vol-1; exit 0 ;;
+  create-volume*) echo vol-1 ;;
 esac
 code=$?
 for word in "$@"; do case "$word" in "{{"*) echo "$word" > {tmp_path}/"$2".json ;; esac; done
@@ -136,9 +143,20 @@ exit $code
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     for _ in range(2):
         ran = subprocess.run([*once, "us-west-2a", "50"], env=environment, capture_output=True, text=True, check=True)
-        assert ran.stdout == "role tune-vfl-head; volume vol-1 in us-west-2a\n"
+        said = ran.stdout.splitlines()
+        assert said[0] == "roles tune-vfl-head and AWSServiceRoleForEC2Spot; volume vol-1 in us-west-2a"
+        has = f"of 8 vCPUs each: the account's quota {{}} in us-west-2 is {quota or 'unknown'}"
+        has_each = [f"{kind} workers on spot, {has.format(code)}" for kind, code in (("GPU", GPU), ("CPU", CPU))]
+        assert [line for line in said if " workers on spot, " in line] == has_each
+        asks = [line for line in said if "request-service-quota-increase --region us-west-2 --service-code ec2" in line]
+        assert len(asks) == (0 if quota == "32.0" else 2)
     calls = made.read_text().split()
-    assert [c for c in calls if c.startswith("create-")] == ["create-role", "create-instance-profile", "create-volume"]
+    assert [c for c in calls if c.startswith("create-")] == [
+        "create-role",
+        "create-instance-profile",
+        "create-service-linked-role",
+        "create-volume",
+    ]
     policy = json.loads((tmp_path / "put-role-policy.json").read_text())
     for statement in policy["Statement"]:
         free = {"ec2:Describe*", "ec2:RunInstances"}

@@ -1,10 +1,12 @@
 """How many packs run at once: what nodes hold, what an autoscaler may start, and whom it is shared with."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,13 +126,107 @@ def test_leases_of_one_room_know_each_other(tmp_path: Path) -> None:
         assert a.roommates() == ["a"], "what ended takes no room"
 
 
-def test_what_the_autoscaler_may_start_counts(tmp_path: Path) -> None:
-    """As `ray up` leaves the shipped file on the head: from no GPU worker at all, four are asked for at once."""
-    bootstrap = tmp_path / "ray_bootstrap_config.yaml"
-    bootstrap.write_text((Path(__file__).parents[2] / "cluster.yaml").read_text())
+SHIPPED = (Path(__file__).parents[2] / "cluster.yaml").read_text(encoding="utf-8")
+HEAD = {"CPU": 3.0}
+
+
+@pytest.fixture
+def bootstrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The shipped file on the head, as `ray up` leaves it there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "ray_bootstrap_config.yaml"
+    file.write_text(SHIPPED)
+    return file
+
+
+def test_what_the_autoscaler_may_start_counts(bootstrap: Path, tmp_path: Path) -> None:
+    """From no worker at all, four are asked for at once: of the kind without GPUs for packs that ask for none."""
     assert startable(Resources(gpu=1), bootstrap) == 4
     assert startable(Resources(gpu=0.25), bootstrap) == 16
     assert startable(AUTO, bootstrap) == 3 + 4 * 8
-    assert startable(AUTO, tmp_path / "none.yaml") == 0
-    bootstrap.write_text("just: [a, text")
-    assert startable(AUTO, bootstrap) == 0
+    assert startable(Resources(cpu=16), bootstrap) == 0
+    assert startable(AUTO, tmp_path / "none.yaml") is None
+    for unknown in (
+        "just: [a, text",
+        "just a text",
+        "available_node_types: {a: {resources: {}}}",
+        "available_node_types: {a: }",
+    ):
+        bootstrap.write_text(unknown)
+        assert startable(AUTO, bootstrap) is None
+
+
+def without_cpu_workers() -> str:
+    """A cluster of a CPU head and GPU workers."""
+    cluster = yaml.safe_load(SHIPPED)
+    del cluster["available_node_types"]["cpu_worker"]
+    return yaml.safe_dump(cluster)
+
+
+def test_packs_without_a_gpu_start_no_machine_that_has_one(bootstrap: Path) -> None:
+    bootstrap.write_text(without_cpu_workers())
+    assert startable(AUTO, bootstrap) == 3
+    assert startable(Resources(gpu=1), bootstrap) == 4
+    assert room(nodes=[HEAD], grows=True).packs() == 3
+    assert room(Resources(concurrency=16), [HEAD], grows=True).packs() == 3
+    with pytest.raises(
+        SpecError, match=r"takes 4 CPU and 0 GPU, but there are 3 CPU and 0 GPU, and none to be started"
+    ):
+        room(Resources(cpu=4), [HEAD], grows=True).packs()
+
+
+def test_machines_that_came_for_gpu_packs_are_no_room_for_others(bootstrap: Path) -> None:
+    """They go at any time, and packs that lose their place would have new ones started."""
+    workers = [{"CPU": 8.0}] * 4, [{"CPU": 8.0, "GPU": 1.0}] * 4
+    nodes = [HEAD, *workers[0], *workers[1]]
+    assert room(nodes=nodes, grows=True).packs() == 3 + 4 * 8
+    assert room(Resources(concurrency=64), nodes, grows=True).packs() == 3 + 4 * 8
+    assert room(Resources(gpu=1), nodes, grows=True).packs() == 4
+    assert room(Resources(concurrency=64), [*nodes, {"CPU": 40.0}], grows=True).packs() == 64, "one that joined by hand"
+    bootstrap.unlink()
+    assert room(nodes=nodes, grows=True).packs() == 3 + 8 * 8, "machines that nobody starts are room for all"
+
+
+def test_ray_starts_no_gpu_machine_for_the_packs_that_are_asked_for(bootstrap: Path) -> None:
+    """Its own scheduler, asked offline with the placement groups of as many packs as there may be."""
+    assert machines_for([{"CPU": 1.0}] * room(nodes=[HEAD], grows=True).packs()) == {"cpu_worker": 4}
+    assert machines_for([{"CPU": 1.0}] * room(Resources(concurrency=99), [HEAD], grows=True).packs()) == {
+        "cpu_worker": 4
+    }
+    assert machines_for([{"CPU": 8.0}] * room(Resources(cpu=8), [HEAD], grows=True).packs()) == {"cpu_worker": 4}
+    quarter = Resources(gpu=0.25)
+    assert machines_for([{"CPU": 1.0, "GPU": 0.25}] * room(quarter, [HEAD], grows=True).packs()) == {"gpu_worker": 4}
+    assert machines_for([{"CPU": 1.0}] * 36) == {"cpu_worker": 4, "gpu_worker": 1}, "what the limit is for"
+
+
+def machines_for(packs: Sequence[dict[str, float]]) -> dict[str, int]:
+    """Return how many machines of each kind Ray starts for packs that wait, when the head alone is up and is idle."""
+    from ray.autoscaler._private.util import prepare_config
+    from ray.autoscaler.v2.instance_manager.config import NodeTypeConfig
+    from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
+    from ray.autoscaler.v2.schema import AutoscalerInstance
+    from ray.core.generated.autoscaler_pb2 import GangResourceRequest, NodeState, NodeStatus, ResourceRequest
+    from ray.core.generated.instance_manager_pb2 import Instance, NodeKind
+
+    config = prepare_config(yaml.safe_load(SHIPPED))
+    kinds = {
+        name: NodeTypeConfig(name, 0, kind["max_workers"] + (name == "head"), resources=kind["resources"])
+        for name, kind in config["available_node_types"].items()
+    }
+    holds = config["available_node_types"]["head"]["resources"]
+    up = AutoscalerInstance(
+        cloud_instance_id="0",
+        ray_node=NodeState(node_id=b"0", total_resources=holds, available_resources=holds, status=NodeStatus.RUNNING),
+        im_instance=Instance(
+            instance_id="0", instance_type="head", status=Instance.RAY_RUNNING, node_id="0", node_kind=NodeKind.HEAD
+        ),
+    )
+    waiting = [GangResourceRequest(requests=[ResourceRequest(resources_bundle=pack)]) for pack in packs]
+    asked = SchedulingRequest(
+        disable_launch_config_check=True,
+        node_type_configs=kinds,
+        max_num_nodes=config["max_workers"] + 1,
+        gang_resource_requests=waiting,
+        current_instances=[up],
+    )
+    return {launch.instance_type: launch.count for launch in ResourceDemandScheduler(None).schedule(asked).to_launch}

@@ -66,7 +66,7 @@ class Capacity:
         """Return the number of packs that may run at once, at least 1.
 
         Raises:
-            SpecError: at the first call, when no pack fits and no node can be added.
+            SpecError: at the first call, when no pack fits and no node that it fits on can be added.
         """
         if self._now() >= self._look_at:
             self._look_at = self._now() + _EVERY_SECONDS
@@ -75,15 +75,19 @@ class Capacity:
         return self._packs
 
     def _count(self) -> int:
-        there = sum(packs_that_fit(self._resources, node) for node in self._nodes())
         coming = startable(self._resources) if self._grows else 0
-        if there + coming < 1:
-            self._none_yet()
+        nodes = self._nodes()
+        if self._grows and coming is not None and not self._resources.gpu:
+            # A machine with GPUs goes as it came, for packs that ask for one; others would have a new one in its place.
+            nodes = [node for node in nodes if not node.get("GPU")]
+        there = sum(packs_that_fit(self._resources, node) for node in nodes)
+        everything = max(there, coming or 0)  # what the autoscaler may start includes what it has started
+        if everything < 1:
+            self._none_yet(nodes, unknown=coming is None)
         asked = self._resources.concurrency
         if isinstance(asked, int):
-            return asked if self._grows else max(1, min(asked, there))
+            return asked if coming is None else max(1, min(asked, everything))
         self._look_who_shares()
-        everything = max(there, coming)  # what the autoscaler may start includes what it has started
         return max(1, everything // self._sharing + (self._place < everything % self._sharing))
 
     def _look_who_shares(self) -> None:
@@ -95,31 +99,43 @@ class Capacity:
         if self._lease.study in sharing:
             self._place, self._sharing = sharing.index(self._lease.study), len(sharing)
 
-    def _none_yet(self) -> None:
+    def _none_yet(self, nodes: Sequence[Mapping[str, float]], *, unknown: bool) -> None:
+        """Refuse resources that no node has, or wait for one where it is unknown which nodes may come."""
         if self._looked:  # it began: machines may come back, and who watches the nodes ends it where none can
             return
         wants = f"one pack takes {self._resources.cpu:g} CPU and {self._resources.gpu:g} GPU"
-        if not self._grows:
-            held = [f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in self._nodes()]
-            raise SpecError(f"resources: {wants}, but there are {', '.join(held) or 'no nodes'}; ask for less")
+        if not unknown:
+            held = [f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes]
+            there = ", ".join(held) or "no nodes"
+            also = (
+                ", and none to be started has room (those with GPUs are for packs that ask for one)"
+                if self._grows
+                else ""
+            )
+            raise SpecError(f"resources: {wants}, but there are {there}{also}; ask for less")
         sys.stderr.write(f"tune-vfl: no node of the cluster has room yet: {wants}; waiting for one to join\n")
 
 
-def startable(resources: Resources, bootstrap: Path = BOOTSTRAP) -> int:
-    """Return the number of packs that fit on the head and all nodes that its autoscaler may start; 0 if unknown."""
+def startable(resources: Resources, bootstrap: Path = BOOTSTRAP) -> int | None:
+    """Return the number of packs that fit on the head and all nodes that are to be started for them; None if unknown.
+
+    Nodes with GPUs are started for packs that ask for one.
+    """
     import yaml
 
     try:
         config = yaml.safe_load(bootstrap.expanduser().read_text(encoding="utf-8"))
         kinds: Mapping[str, Any] = config["available_node_types"]
         head, most = config.get("head_node_type"), int(config.get("max_workers", 2))
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
-        return 0
+        if not all("CPU" in kind["resources"] for kind in kinds.values()):
+            return None  # machines of one's own: only Ray, once it runs there, knows what they hold
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
+        return None
     workers = [
-        packs_that_fit(resources, kind.get("resources") or {})
+        packs_that_fit(resources, kind["resources"])
         for name, kind in kinds.items()
-        if name != head
+        if name != head and (resources.gpu or not kind["resources"].get("GPU"))
         for _ in range(min(most, int(kind.get("max_workers", most))))
     ]
-    on_head = packs_that_fit(resources, (kinds.get(head) or {}).get("resources") or {})
+    on_head = packs_that_fit(resources, kinds[head]["resources"]) if head in kinds else 0
     return on_head + sum(sorted(workers, reverse=True)[:most])
