@@ -16,6 +16,8 @@ from tune_vfl.driver.search_packs import SearchPacks
 from tune_vfl.driver.sinks import Dispatcher, Sink, SinkObserver
 from tune_vfl.driver.study_run import Observer, StudyRun
 from tune_vfl.driver.undefended import shared
+from tune_vfl.errors import TuneVflError
+from tune_vfl.evaluation.code import code_of
 from tune_vfl.execution import ray_session as cluster
 from tune_vfl.execution.capacity import Capacity, capacity_key
 from tune_vfl.execution.pack_sizes import BLIND_LANES, pack_size
@@ -27,15 +29,17 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import StoredStudy
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
+from tune_vfl.machine.streams import tell
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.samplers.base import SAMPLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tune_vfl.execution.pack_searcher import PackSearcher
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.records.plans import PlannedStudy
+    from tune_vfl.records.studies import StudyRecord
 
 
 def run_study(study: PlannedStudy, **how: Any) -> bool:
@@ -51,6 +55,7 @@ def run_campaign(
     work: TrainableSpec | None = None,
     storage: str | None = None,
     take_over: bool = False,
+    other_code: bool = False,
 ) -> bool:
     """Run all studies of a campaign at once with the same workers, from the start or from the last run's end.
 
@@ -61,14 +66,17 @@ def run_campaign(
         work: the trainable; None trains and attacks for real.
         storage: the ledger's database, instead of the spec's.
         take_over: end another process that holds the campaign.
+        other_code: go on although source files that measure have changed since the last run.
 
     Returns:
         Whether it was stopped before the budget was used up.
 
     Raises:
-        StudyError: when a name belongs to another spec, another process runs this, or takes it over.
+        StudyError: when a name belongs to another spec, another process runs this, or takes it over, or the code has
+            changed.
         SpecError: when no pack finds room on the machine.
         UnreachableError: when the ledger or the cluster does not answer.
+        TuneVflError: when the ledger has lost outcomes that it had taken, and the run went to its end.
         KeyboardInterrupt: after Ctrl-C while nothing runs yet, after a second one, and after SIGTERM.
     """
     name, spec = campaign.name, campaign.studies[0].spec
@@ -82,7 +90,7 @@ def run_campaign(
         ledgers = Ledger.of_campaign(campaign, place, lease)
         try:
             with answered(lambda: f"{name}: left; {_kept_by(name)}"):
-                run = _Run(campaign, ledgers, work, lease)
+                run = _Run(campaign, ledgers, work, lease, other_code=other_code)
                 return run.run(sinks, progress=progress)
         finally:
             for ledger in ledgers:
@@ -98,13 +106,21 @@ class _Run:
     """One run of a campaign, under its lease."""
 
     def __init__(
-        self, campaign: PlannedCampaign, ledgers: Sequence[Ledger], work: TrainableSpec | None, lease: Lease
+        self,
+        campaign: PlannedCampaign,
+        ledgers: Sequence[Ledger],
+        work: TrainableSpec | None,
+        lease: Lease,
+        *,
+        other_code: bool,
     ) -> None:
         self._name, self._ledgers, self._given, self._lease = campaign.name, ledgers, work, lease
+        self._other_code = other_code
         # What only says how to run comes from the spec of this run, not from the one the study began with.
         spec = campaign.studies[0].spec
         self._resources, self._minutes = spec.resources, spec.budget.minutes
         self._models = shared(ledgers)
+        self._studies: list[StudyRun] = []
         self._report: ProgressReport | None = None
 
     def run(self, sinks: Sequence[Sink], *, progress: bool) -> bool:
@@ -113,9 +129,16 @@ class _Run:
         with Dispatcher(sinks) as dispatcher:
             owed = self._waiting() or any(model.pending for model in self._models)
             if owed or any(cost.pending and cost.wanted for cost in self._costs):
+                self._keep_code()
                 return self._search(dispatcher, lost, progress=progress)
             self._tell_all(dispatcher)
             return False
+
+    def _keep_code(self) -> None:
+        """Note which source files measure each study from now on, or refuse others than before."""
+        for ledger in self._ledgers:
+            if note := ledger.keep_code(code_of(ledger.cell, self._work.trainable), accepted=self._other_code):
+                tell(f"tune-vfl: {note}")
 
     @cached_property
     def _work(self) -> TrainableSpec:
@@ -140,13 +163,18 @@ class _Run:
     def _waiting(self) -> int:
         return sum(ledger.record().waiting for ledger in self._ledgers)
 
-    def _tell_all(self, dispatcher: Dispatcher) -> None:
-        """Pass all studies of the campaign to the sinks, also those that this run does not search."""
-        run = {ledger.study.name: ledger for ledger in self._ledgers}
+    def _tell_all(self, dispatcher: Dispatcher) -> dict[str, StudyRecord]:
+        """Pass all studies of the campaign to the sinks, also those that this run does not search.
+
+        Returns:
+            They, by name, as the ledger has them: what this process remembers of them is not looked at.
+        """
         first = self._ledgers[0]
         whole = StoredStudy(first.place, first.study.campaign or first.study.name)
-        for part in whole.parts():
-            dispatcher.on_study(run.get(part.study.name, part).record())
+        stored = {part.study.name: part.record() for part in whole.parts()}
+        for record in stored.values():
+            dispatcher.on_study(record)
+        return stored
 
     def _search(self, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         begun = time.monotonic()
@@ -171,12 +199,28 @@ class _Run:
             self._report.close()
         if not slow:  # the first search on a machine finds out as it goes
             self._without_machine_code()
-        self._tell_all(dispatcher)
-        owed = self._waiting()
+        stored = self._tell_all(dispatcher)
+        owed = sum(stored[ledger.study.name].waiting for ledger in self._ledgers)
+        if gone := self._gone(stored):
+            said = (
+                f"{self._name}: the ledger has lost {gone} that it had taken, as after a failover to a server that "
+                f"lagged behind, or with a restored backup: 'tune-vfl resume {self._name}' measures again what is owed"
+            )
+            if not stopped and (deadline is None or time.monotonic() <= deadline):
+                raise TuneVflError(said)
+            sys.stderr.write(f"{said}\n")
         if owed:
             why = "stopped" if stopped else "out of time"
             self._say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
         return stopped and owed > 0
+
+    def _gone(self, stored: Mapping[str, StudyRecord]) -> str:
+        """Return what was told to the ledger and is not in it; empty where all of it is."""
+        trials = sum(max(0, study.taken - len(stored[study.name].counted)) for study in self._studies)
+        measured = all(model.over for model in self._models)
+        models = sum(measured and stored[ledger.study.name].baseline is None for ledger in self._ledgers)
+        lost = {"outcomes": trials, "undefended models": models}
+        return " and ".join(f"{count} {what}" for what, count in lost.items() if count)
 
     def _references(self, dispatcher: Dispatcher) -> list[ReferenceScores]:
         """Return the measurements of reference scores; once all are known, pass the studies to the sinks."""
@@ -204,13 +248,12 @@ class _Run:
         waiting = {ledger.study.name: ledger.record().waiting for ledger in self._ledgers}
         everything = self._waiting() + sum(model.pending for model in self._models)
         workers = min(room.packs(), everything)
-        studies = []
         for ledger in self._ledgers:
             trials = max(1, waiting[ledger.study.name])
             own = max(1, math.ceil(workers * trials / max(1, everything)))
             pack, blind_pack = self._packs(ledger, trials, own)
-            studies.append(StudyRun(ledger, pack, observers, blind_pack))
-        source = SearchPacks(studies, references, self._models, self._costs, deadline)
+            self._studies.append(StudyRun(ledger, pack, observers, blind_pack))
+        source = SearchPacks(self._studies, references, self._models, self._costs, deadline)
         return PackSearcher(source, room.packs, self._work.options)
 
     def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
