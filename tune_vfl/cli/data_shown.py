@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tune_vfl.cli.output import emit, emit_table
+from tune_vfl.cli.output import as_yaml, emit, emit_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,16 +111,12 @@ def _column_row(party: str, c: ColumnFacts, finding: Finding | None) -> list[obj
 
 def _to_paste(facts: Facts) -> list[str]:
     """Return the lines that go into the spec, and the columns that only a person can judge."""
-    import yaml
-
     from tune_vfl.errors import shortened
 
     lines = []
     if facts.exclude:
-        listed = yaml.safe_dump(
-            {"exclude": list(facts.exclude)}, default_flow_style=None, width=WIDTH - 6, allow_unicode=True
-        )
-        lines += ["to leave out what is no feature, paste this into `dataset`:", textwrap.indent(listed.rstrip(), "  ")]
+        listed = as_yaml({"exclude": list(facts.exclude)}, default_flow_style=None, width=WIDTH - 6)
+        lines += ["to leave out what is no feature, paste this into `dataset`:", textwrap.indent(listed, "  ")]
     if facts.categories:
         lines += _to_merge(facts.categories)
     asked = [f"{f.column} ({f.score:.3f})" for f in _of(facts, "known before?")]
@@ -136,17 +132,13 @@ def _to_paste(facts: Facts) -> list[str]:
 
 def _to_merge(categories: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return the lines that merge spellings: of many the first that fit a screen."""
-    import yaml
-
     pairs = [(column, name, to) for column, names in categories.items() for name, to in names.items()]
     shown: dict[str, dict[str, str]] = {}
     for column, name, to in pairs[:_MERGED]:
         shown.setdefault(column, {})[name] = to
-    listed = yaml.safe_dump(
-        {"categories": shown}, default_flow_style=None, width=WIDTH - 6, allow_unicode=True, sort_keys=False
-    )
+    listed = as_yaml({"categories": shown}, default_flow_style=None, width=WIDTH - 6, sort_keys=False)
     more = f" (the first {_MERGED} of {len(pairs)}; --json has all)" if pairs[_MERGED:] else ""
-    return [f"where these are one category, paste this into `dataset`{more}:", textwrap.indent(listed.rstrip(), "  ")]
+    return [f"where these are one category, paste this into `dataset`{more}:", textwrap.indent(listed, "  ")]
 
 
 def _of(facts: Facts, oddity: Oddity) -> list[Finding]:

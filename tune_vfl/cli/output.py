@@ -1,4 +1,4 @@
-"""Output of the command line: data on stdout, messages on stderr, a user's text never read as markup."""
+"""Output of the command line: data on stdout, messages on stderr; texts are no markup and give a terminal no orders."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 import typer
 
+from tune_vfl.machine.visible_text import visible
+
 PIPE_WIDTH = 160  # a table in a pipe or a file is not cut to 80 columns
 MANY_ROWS = 300  # more than anybody reads on a screen: lines would take longer to draw than the numbers to compute
 
 
 def emit(text: str) -> None:
-    """Print text on stdout unchanged."""
-    typer.echo(text)
+    """Print text on stdout; hidden characters are shown escaped, see :func:`tune_vfl.machine.visible_text.visible`."""
+    typer.echo(visible(text))
 
 
 def emit_json(data: Any) -> None:
@@ -31,7 +33,7 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     """Print a table on stdout; numbers are aligned to the right. A very long one has no lines and is not cut."""
     rows = [list(row) for row in rows]
     if len(rows) > MANY_ROWS:
-        texts = [list(columns), *([cell(value) for value in row] for row in rows)]
+        texts = [list(map(visible, columns)), *([cell(value) for value in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         lines = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in texts)
         emit("\n".join([title, *lines] if title else lines))
@@ -40,14 +42,28 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(title=title, title_justify="left", header_style="bold")
+    said = None if title is None else Text(visible(title), style="table.title")
+    grid = Table(title=said, title_justify="left", header_style="bold")
     for i, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[i], (int, float)) or row[i] is None for row in rows)
         # What a row is called stays in one piece, to be read and to be searched for.
-        grid.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=i == 0)
+        grid.add_column(Text(visible(name)), justify="right" if numeric else "left", overflow="fold", no_wrap=i == 0)
     for row in rows:
         grid.add_row(*(Text(cell(value)) for value in row))
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, emoji=False).print(grid)
+
+
+def as_yaml(data: Any, **style: Any) -> str:
+    """Return data as YAML to be shown and pasted: it reads back as the same data, hidden characters among them.
+
+    Args:
+        data: plain data.
+        style: what :func:`yaml.safe_dump` takes.
+    """
+    import yaml
+
+    text = str(yaml.safe_dump(data, allow_unicode=True, **style)).rstrip()
+    return text if visible(text) == text else str(yaml.safe_dump(data, allow_unicode=False, **style)).rstrip()
 
 
 def cell(value: object) -> str:
@@ -59,8 +75,8 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}={cell(v)}" for k, v in value.items()) or "-"
-    return str(list(value)) if isinstance(value, tuple) else str(value)
+        return visible(", ".join(f"{k}={cell(v)}" for k, v in value.items())) or "-"
+    return visible(str(list(value) if isinstance(value, tuple) else value))
 
 
 def plus_minus(mean: float | None, std: float | None) -> str:
@@ -72,7 +88,7 @@ def plus_minus(mean: float | None, std: float | None) -> str:
 
 def say(message: str) -> None:
     """Print a message on stderr."""
-    typer.echo(message, err=True)
+    typer.echo(visible(message), err=True)
 
 
 def note(message: str) -> None:

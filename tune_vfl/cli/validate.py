@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_vfl.cli.options import Json, Settings
-from tune_vfl.cli.output import cell, emit, emit_json
+from tune_vfl.cli.output import as_yaml, cell, emit, emit_json
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -107,12 +107,10 @@ def _environment(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _show(plan: PlannedCampaign) -> None:
-    import yaml
-
     for planned in plan.studies:
         study = _study(planned)
         emit(f"# {study['study']}")
-        emit(yaml.safe_dump(study["resolved"], sort_keys=False, allow_unicode=True).rstrip())
+        emit(as_yaml(study["resolved"], sort_keys=False))
         rows = f"{study['data']['rows']} rows, {study['data']['reserve']} of them set aside for confirm"
         emit("\n".join(f"# data: {said}" for said in (rows, *study["data"]["notes"])))
         for sent in study["environment"]:
