@@ -11,6 +11,7 @@ import pytest
 from tune_vfl.cluster import jobs as module
 from tune_vfl.cluster.admission import SEAT, has_seats, offers_seats, places_of
 from tune_vfl.cluster.jobs import Jobs, Where
+from tune_vfl.machine.web import Server
 
 
 def nodes(*resources: dict[str, float], state: str = "ALIVE") -> bytes:
@@ -23,7 +24,7 @@ def test_a_head_offers_seats_or_none() -> None:
     assert not has_seats(nodes({"CPU": 4.0}))
     assert not has_seats(nodes({SEAT: 8.0}, state="DEAD"))
     assert not any(map(has_seats, (b"<html>", b"[]", b'{"data": null}')))
-    assert not offers_seats("http://127.0.0.1:9")
+    assert not offers_seats(Server("http://127.0.0.1:9"))
 
 
 def test_those_that_wait_have_places_in_the_order_in_which_they_came() -> None:
@@ -63,9 +64,9 @@ def test_drivers_take_a_seat_where_there_are_some_and_others_none(
 ) -> None:
     client = Client()
     monkeypatch.setattr(module, "require_answer", lambda *_: None)
-    monkeypatch.setattr(module, "_connect", lambda *_: client)
+    monkeypatch.setattr(module.Relay, "client", lambda _: client)
     monkeypatch.setattr(module, "offers_seats", lambda *_: offered)
-    jobs = Jobs("http://127.0.0.1:9")
+    jobs = Jobs(Server("http://127.0.0.1:9"))
     for does in ("search", "resume", "study pack"):
         jobs.run(does, [], "s", Where())
     seat = {SEAT: 1} if offered else None

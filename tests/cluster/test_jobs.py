@@ -18,10 +18,11 @@ import pytest
 import yaml
 
 from tune_vfl.cli.main import main
-from tune_vfl.cluster.dashboard import ask, bearer, dashboard_address, find_token, is_loopback
+from tune_vfl.cluster.dashboard import ask, dashboard_address, find_token
 from tune_vfl.cluster.jobs import answers_in
 from tune_vfl.cluster.packs import packs_by_job
 from tune_vfl.errors import UsageError
+from tune_vfl.machine.web import Server, is_loopback
 
 SPEC = {
     "study": "tiny-job",
@@ -80,7 +81,7 @@ def head():
         ray = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         for _ in range(240):
-            if ask(url, token, timeout=1) == "open":
+            if ask(Server(url, token), timeout=1) == "open":
                 break
             assert ray.poll() is None, Path(folder, "log").read_text()
             import time
@@ -116,11 +117,11 @@ def test_the_dashboard_says_who_has_room_and_who_waits(head):
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as driver:
         job = driver.stdout.readline().strip()
-        found = packs_by_job(url, token)
+        found = packs_by_job(Server(url, token))
         driver.communicate("")
     assert found[job].running + found[job].waiting == 3
     assert found[job].waiting >= 1
-    assert packs_by_job(url, "wrong") == {}
+    assert packs_by_job(Server(url, "wrong")) == {}
 
 
 def test_submit_wait_and_read_the_front_back(head, tmp_path, monkeypatch, capsys):
@@ -199,7 +200,7 @@ def test_a_spec_on_the_cluster_is_read_by_its_user_alone(head, tmp_path, monkeyp
     monkeypatch.setenv("RAY_AUTH_TOKEN", token)
     from tune_vfl.cluster.jobs import Jobs, Where
 
-    jobs = Jobs(url, token)
+    jobs = Jobs(Server(url, token))
     seen = tmp_path / "tune-vfl"
     seen.write_text("#!/bin/sh\nstat -c 'mode %a' spec.yaml\n")
     seen.chmod(0o755)
@@ -256,7 +257,7 @@ def open_dashboard():
 def test_an_open_cluster_is_a_finding(open_dashboard, monkeypatch):
     from tune_vfl.service import health
 
-    assert ask(open_dashboard) == "open"
+    assert ask(Server(open_dashboard)) == "open"
     monkeypatch.setenv("RAY_ADDRESS", open_dashboard)
     (check,) = health.cluster()
     assert check.status == "finding"
@@ -265,8 +266,8 @@ def test_an_open_cluster_is_a_finding(open_dashboard, monkeypatch):
 
 
 def test_what_is_no_dashboard_is_told_apart(open_dashboard):
-    assert ask(f"{open_dashboard}/elsewhere") == "other"
-    assert ask("http://127.0.0.1:9") == "away"
+    assert ask(Server(f"{open_dashboard}/elsewhere")) == "other"
+    assert ask(Server("http://127.0.0.1:9")) == "away"
 
 
 def test_no_cluster_exits_4(spec, capsys):
@@ -319,11 +320,6 @@ def test_where_the_token_comes_from(tmp_path, monkeypatch):
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(broken))
         with pytest.raises(UsageError, match="RAY_AUTH_TOKEN_PATH"):
             find_token()
-
-
-def test_the_token_travels_in_one_header():
-    assert bearer(None) == {}
-    assert bearer("t") == {"Authorization": "Bearer t"}
 
 
 def test_loopback():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tune_vfl.cluster.packs import Packs, count, packs_by_job
+from tune_vfl.machine.web import Server
 
 
 def answer(*groups: tuple[str, str]) -> bytes:
@@ -20,4 +21,4 @@ def test_packs_are_counted_by_job() -> None:
 def test_what_cannot_be_read_counts_nothing() -> None:
     assert count(b"<html>") == {}
     assert count(b'{"data": null}') == {}
-    assert packs_by_job("http://127.0.0.1:9") == {}
+    assert packs_by_job(Server("http://127.0.0.1:9")) == {}

@@ -10,8 +10,10 @@ from threading import Thread
 import grpc
 import pytest
 
-from tune_vfl.service import open_doors
+from tune_vfl.machine import web
+from tune_vfl.service import open_doors, ray_cluster
 from tune_vfl.service.open_doors import Sink, examine_doors, kind_of, outward_address, sinks
+from tune_vfl.service.ray_cluster import examine_cluster
 
 SERVER = """
 import socket
@@ -42,11 +44,15 @@ def page():
     server.server_close()
 
 
+told = []  # what a head has heard beside the questions
+
+
 class _Head(grpc.GenericRpcHandler):
     def __init__(self, *, wants_token):
         self._wants_token = wants_token
 
     def service(self, call):
+        told.append(dict(call.invocation_metadata))
         if call.method != ALIVE:
             return None
         return grpc.unary_unary_rpc_method_handler(self._answer)
@@ -91,6 +97,36 @@ def test_a_head_that_answers_a_stranger_is_a_finding(seen, head):
 def test_a_head_that_wants_a_token_is_not(seen, head):
     ((status, detail),) = seen(Sink("gcs", 1, "::", head))
     assert (status, "want a token" in detail) == ("ok", True)
+
+
+@pytest.mark.parametrize("head", [True], indirect=True)
+def test_no_head_is_told_the_token(head, monkeypatch):
+    """gRPC proves of nobody who that is, so the doctor asks the dashboard alone, where it may."""
+    told.clear()
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a-token")
+    (check,) = examine_cluster(f"127.0.0.1:{head}")
+    assert (check.status, "set RAY_ADDRESS to its dashboard" in check.detail) == ("ok", True)
+    monkeypatch.setattr(web, "ACCEPT_SECONDS", 0.1)
+    monkeypatch.setattr(web.os, "getuid", lambda: 12345)
+    (check,) = examine_cluster(f"127.0.0.1:{head}")
+    assert (check.status, "not a process of yours" in check.detail) == ("finding", True)
+    assert len(told) == 2
+    assert "a-token" not in str(told)
+
+
+@pytest.mark.parametrize("head", [True], indirect=True)
+def test_auto_is_a_head_of_ones_own_whatever_a_file_of_ray_s_says(head, monkeypatch):
+    doors = [Sink("gcs", 1, "0.0.0.0", head), Sink("dashboard", 1, "::1", 9)]  # noqa: S104
+    monkeypatch.setattr(ray_cluster, "sinks", lambda: iter(doors))
+    (check,) = examine_cluster("auto")
+    assert (check.status, f"127.0.0.1:{head} wants a token" in check.detail) == ("ok", True)
+    doors.clear()
+    (check,) = examine_cluster("auto")
+    assert (check.status, "no Ray head of yours" in check.detail) == ("unreachable", True)
+
+
+def test_what_is_no_head_is_told_apart(page):
+    assert [check.status for check in examine_cluster(f"127.0.0.1:{page}")] == ["unreachable"]
 
 
 def test_a_dashboard_and_an_mlflow_that_answer_a_stranger_are_findings(seen, page):

@@ -148,19 +148,18 @@ def _usable(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _open(named: str | None, home: str | None = None) -> tuple[Jobs, Where]:
     """Connect to a cluster, and print the location of its ledger."""
-    from tune_vfl.cluster.dashboard import ask, find_token, is_loopback
+    from tune_vfl.cluster.dashboard import ask, find_token
     from tune_vfl.cluster.jobs import Jobs, Where
-    from tune_vfl.cluster.own_ports import refuse_strangers
     from tune_vfl.cluster.profiles import find_profile
+    from tune_vfl.machine.web import Server, is_loopback
 
     profile = find_profile(named)
-    url, token = profile.address, find_token(profile.token_file)
-    if token:
-        refuse_strangers(url, named=profile.token_file is not None)
-    if token and url.startswith("http://") and not is_loopback(url):
-        say(f"warning: the token travels unencrypted to {url}; forward the dashboard to loopback instead")
-    jobs = Jobs(url, token)
-    if ask(url) == "open":
+    url, named_by_user = profile.address, profile.token_file is not None
+    server = Server(url, find_token(profile.token_file), named=named_by_user)
+    if named_by_user and url.startswith("http://") and not is_loopback(url):
+        say(f"warning: the token travels unencrypted to {url}; forward the dashboard to this machine instead")
+    jobs = Jobs(server)
+    if ask(Server(url)) == "open":
         say(f"warning: {url} is open without a token: whoever reaches it can run code there (see `tune-vfl doctor`)")
     return jobs, Where(home or profile.home, profile.storage)
 

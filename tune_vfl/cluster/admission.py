@@ -13,15 +13,17 @@ from tune_vfl.cluster.dashboard import fetch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tune_vfl.machine.web import Server
+
 SEAT = "tune_vfl_driver"
 """The resource of which a search or a resume takes one."""
 DRIVERS = frozenset({"search", "resume"})
 """The verbs that take a seat: they run for hours, and hold up to a gigabyte; others do not wait for them."""
 
 
-def offers_seats(address: str, token: str | None = None) -> bool:
+def offers_seats(server: Server) -> bool:
     """Return whether a machine of the cluster, its head, has seats; False where the dashboard cannot say."""
-    raw = fetch(f"{address}/api/v0/nodes?detail=true", token)
+    raw = fetch(server, "/api/v0/nodes?detail=true")
     return raw is not None and has_seats(raw)
 
 

@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.machine.secrets import keep_private, token_file
+from tune_vfl.machine.web import UNIX, Server
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 Answer = Literal["open", "token", "wrong_token", "away", "other"]
 
 
 def dashboard_address(given: str | None = None) -> str:
-    """Return the URL of the cluster's dashboard, which serves the Jobs API.
+    """Return the address of the cluster's dashboard, which serves the Jobs API.
 
     Args:
         given: what the user typed; else ``RAY_API_SERVER_ADDRESS``, else ``RAY_ADDRESS`` if it is a URL, else loopback.
 
     Raises:
-        UsageError: for anything but an http or https URL. Ray itself would import the scheme as a module.
+        UsageError: for anything but an http or https URL, or ``unix:///PATH/OF/SOCKET``. Ray itself would import the
+            scheme as a module.
     """
     ray_address = os.environ.get("RAY_ADDRESS", "")
-    fallback = ray_address if ray_address.startswith(("http://", "https://")) else DEFAULT_ADDRESS
+    fallback = ray_address if is_dashboard(ray_address) else DEFAULT_ADDRESS
     address = (given or os.environ.get("RAY_API_SERVER_ADDRESS") or fallback).rstrip("/")
     try:
         parts = urlsplit(address)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
+        usable = bool(parts.hostname) and "@" not in parts.netloc and (parts.port is None or parts.port > 0)
+        if address.startswith(UNIX):
+            usable = Path(address.removeprefix(UNIX)).expanduser().is_absolute()
+    except (ValueError, RuntimeError):  # the latter for the home of a user that there is not
         usable = False
-    if not usable:
-        raise UsageError(f"--address {address!r}: expected the dashboard's URL, such as {DEFAULT_ADDRESS}")
+    if not (usable and is_dashboard(address)):
+        raise UsageError(
+            f"--address {address!r}: expected the dashboard's URL, such as {DEFAULT_ADDRESS} or "
+            "unix:///home/me/.ray/head.sock"
+        )
     return address
 
 
-def is_loopback(address: str) -> bool:
-    """Say whether a URL stays on this machine."""
-    host = urlsplit(address).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def is_dashboard(address: str) -> bool:
+    """Say whether a Ray address names a dashboard, and not the port of a head."""
+    return address.startswith(("http://", "https://", UNIX))
 
 
 def find_token(file: Path | None = None) -> str | None:
@@ -58,10 +58,11 @@ def find_token(file: Path | None = None) -> str | None:
         file: the cluster's own, which comes before all of them.
 
     Raises:
-        UsageError: when the file, or the one that ``RAY_AUTH_TOKEN_PATH`` names, cannot be read or is empty.
+        UsageError: when the file, or the one that ``RAY_AUTH_TOKEN_PATH`` names, cannot be read or is empty,
+            and when what was found cannot be a token.
     """
     if file is None and (token := os.environ.get("RAY_AUTH_TOKEN", "").strip()):
-        return token
+        return _whole(token, "RAY_AUTH_TOKEN")
     named = file is not None or bool(os.environ.get("RAY_AUTH_TOKEN_PATH"))
     path = file or token_file()
     where = "token_file" if file is not None else "RAY_AUTH_TOKEN_PATH"
@@ -74,70 +75,59 @@ def find_token(file: Path | None = None) -> str | None:
         return None
     if named and not token:
         raise UsageError(f"{where}: {path} is empty; write the cluster's token into it")
-    return token or None
+    return _whole(token, str(path)) or None
 
 
-def bearer(token: str | None) -> dict[str, str]:
-    """Return the header that carries the token."""
-    return {"Authorization": f"Bearer {token}"} if token else {}
+def _whole(token: str, where: str) -> str:
+    if any(not "!" <= letter <= "~" for letter in token):  # a header cannot carry it
+        raise UsageError(f"{where}: expected a token of ASCII letters and digits, got one with blanks or other signs")
+    return token
 
 
-def ask(address: str, token: str | None = None, timeout: float = 5.0) -> Answer:
+def ask(server: Server, timeout: float = 5.0) -> Answer:
     """Ask a dashboard for its jobs and say how it answers.
 
     Args:
-        address: from :func:`dashboard_address`.
-        token: sent along when given.
+        server: the dashboard, with the token that is sent along.
         timeout: seconds.
 
     Returns:
         ``open`` when it answers, ``token`` when it wants one, ``wrong_token`` when it refuses this one, ``away`` when
         nothing answers, ``other`` when something that is no Ray dashboard does.
+
+    Raises:
+        UnreachableError: when what answers there may be somebody else's, and is not told the token.
     """
     try:
-        with _opened(f"{address}/api/jobs/", token, timeout) as reply:
-            return "open" if reply.status == 200 and reply.read(1)[:1] == b"[" else "other"
-    except urllib.error.HTTPError as error:
-        refusals: dict[int, Answer] = {401: "token", 403: "wrong_token"}
-        return refusals.get(error.code, "other")
-    except (OSError, ValueError):
+        reply = server.request("/api/jobs/", timeout=timeout, most=1)
+    except OSError:
         return "away"
+    if (reply.status, reply.body) == (200, b"["):
+        return "open"
+    refusals: dict[int, Answer] = {401: "token", 403: "wrong_token"}
+    return refusals.get(reply.status, "other")
 
 
-def fetch(url: str, token: str | None = None, timeout: float = 10.0) -> bytes | None:
-    """Return what a dashboard answers; None when it does not, or refuses."""
+def fetch(server: Server, path: str) -> bytes | None:
+    """Return what a dashboard answers; None when it does not, or refuses.
+
+    Raises:
+        UnreachableError: when what answers there may be somebody else's, and is not told the token.
+    """
     try:
-        with _opened(url, token, timeout) as reply:
-            return bytes(reply.read())
-    except (OSError, ValueError):
+        reply = server.request(path)
+    except OSError:
         return None
+    return reply.body if reply.status == 200 else None
 
 
-def _opened(url: str, token: str | None, timeout: float) -> Any:
-    request = urllib.request.Request(url, headers=bearer(token))  # noqa: S310 - http(s), see dashboard_address
-    proxies = urllib.request.ProxyHandler({}) if is_loopback(url) else _NoOp()
-    direct = urllib.request.build_opener(proxies, _Stays())
-    return direct.open(request, timeout=timeout)
-
-
-class _NoOp(urllib.request.BaseHandler):
-    """Leaves the default proxies in place."""
-
-
-class _Stays(urllib.request.HTTPRedirectHandler):
-    """Follows no answer to another address: the token would go along."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Return no request, so that the answer counts as an error."""
-
-
-def require_answer(address: str, token: str | None) -> None:
+def require_answer(server: Server) -> None:
     """Make sure that the Jobs API answers us, or say what to do.
 
     Raises:
         UnreachableError: with what was found and the next step.
     """
-    answer = ask(address, token)
+    answer, address = ask(server), server.address
     where = "RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
     reasons = {
         "away": f"no Ray cluster answers at {address}; is it up, and is its dashboard forwarded "

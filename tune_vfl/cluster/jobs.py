@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import builtins
 import json
-import logging
 import shlex
 import tempfile
 import time
-from contextlib import contextmanager
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.cluster.admission import DRIVERS, SEAT, offers_seats, places_of
-from tune_vfl.cluster.dashboard import bearer, require_answer
+from tune_vfl.cluster.dashboard import require_answer
 from tune_vfl.cluster.packs import Packs, packs_by_job
-from tune_vfl.errors import TuneVflError, UnreachableError, UsageError
-from tune_vfl.machine.environment import environment
+from tune_vfl.cluster.relay import Relay
+from tune_vfl.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ray.job_submission import JobSubmissionClient
+    from tune_vfl.machine.web import Server
 
 # What `search --json` and `resume --json` print at their end: of a study, of a campaign.
 SCHEMAS = ("tune-vfl/study/1", "tune-vfl/campaign/1")
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
-# Ray looks into these before it looks at the address it is given.
-_OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
 
 class Where(NamedTuple):
@@ -83,17 +80,17 @@ class Jobs:
     """The jobs of one cluster.
 
     Args:
-        address: the dashboard's URL, from :func:`tune_vfl.cluster.dashboard.dashboard_address`.
-        token: the cluster's token, if it has one.
+        server: the cluster's dashboard, with its token, if it has one.
 
     Raises:
-        UnreachableError: when the Jobs API does not answer, or not to this token.
+        UnreachableError: when the Jobs API does not answer, or not to this token, or may not be given it.
     """
 
-    def __init__(self, address: str, token: str | None = None) -> None:
-        require_answer(address, token)
-        self.address, self._token = address, token
-        self._client = _connect(address, token)
+    def __init__(self, server: Server) -> None:
+        require_answer(server)
+        self.address, self._server, self._relay = server.address, server, Relay(server)
+        weakref.finalize(self, self._relay.close).atexit = False
+        self._client = self._relay.client()
 
     def run(
         self,
@@ -118,7 +115,7 @@ class Jobs:
         Returns:
             The submission id.
         """
-        seat = does in DRIVERS and offers_seats(self.address, self._token)
+        seat = does in DRIVERS and offers_seats(self._server)
         told = {"study": study, "does": does, "home": where.home or "", "spec": spec, "seat": "1" if seat else ""}
         with tempfile.TemporaryDirectory(prefix="tune-vfl-job-") as folder:
             for name, content in (files or {}).items():
@@ -126,7 +123,7 @@ class Jobs:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch(mode=0o600)  # Ray carries the mode along
                 path.write_bytes(content.read_bytes() if isinstance(content, Path) else content.encode())
-            with _as_tune_vfl_errors(self.address):
+            with self._relay.calls():
                 return str(
                     self._client.submit_job(
                         entrypoint=f"{where.variables} {shlex.join(['tune-vfl', *does.split(), *arguments])}",
@@ -142,10 +139,10 @@ class Jobs:
 
     def list_with_packs(self) -> builtins.list[Job]:
         """Return all jobs, the newest first, each with its packs, which the cluster has to count."""
-        return self._list(packs_by_job(self.address, self._token))
+        return self._list(packs_by_job(self._server))
 
     def _list(self, packs: Mapping[str, Packs]) -> builtins.list[Job]:
-        with _as_tune_vfl_errors(self.address):
+        with self._relay.calls():
             details = self._client.list_jobs()
         jobs = [_job(d, packs.get(str(d.job_id), Packs())) for d in details if d.submission_id]
         jobs.sort(key=lambda job: job.started or 0.0, reverse=True)
@@ -178,7 +175,7 @@ class Jobs:
         job = self.get(job_id)
         if job.status in ENDED:
             return False
-        with _as_tune_vfl_errors(self.address):
+        with self._relay.calls():
             return bool(self._client.stop_job(job_id))
 
     def wait(self, job_id: str, every: float = 0.5) -> Job:
@@ -221,7 +218,7 @@ class Jobs:
             time.sleep(every)
 
     def _log(self, job_id: str) -> str:
-        with _as_tune_vfl_errors(self.address):
+        with self._relay.calls():
             return str(self._client.get_job_logs(job_id))
 
 
@@ -260,28 +257,3 @@ def _job(details: Any, packs: Packs) -> Job:
         running=packs.running,
         waiting=packs.waiting,
     )
-
-
-def _connect(address: str, token: str | None) -> JobSubmissionClient:
-    from ray.job_submission import JobSubmissionClient
-
-    for handler in logging.getLogger("ray").handlers:
-        handler.setLevel(logging.WARNING)  # Ray reports each upload
-    with environment(dict.fromkeys(_OVERRIDES)), _as_tune_vfl_errors(address):
-        return JobSubmissionClient(address, headers=bearer(token))
-
-
-@contextmanager
-def _as_tune_vfl_errors(address: str) -> Iterator[None]:
-    """Turn what the Jobs client raises into our errors, without the token."""
-    import requests
-    from ray.exceptions import AuthenticationError
-
-    try:
-        yield
-    except AuthenticationError as error:
-        raise UnreachableError(f"the cluster at {address} refuses the token; has it changed?") from error
-    except (ConnectionError, requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
-        raise UnreachableError(f"the cluster at {address} does not answer any more ({type(error).__name__})") from error
-    except RuntimeError as error:
-        raise TuneVflError(f"the cluster at {address} refused: {' '.join(str(error).split())[:500]}") from error

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.cluster.dashboard import fetch
+
+if TYPE_CHECKING:
+    from tune_vfl.machine.web import Server
 
 _MOST = 10_000
 
@@ -18,14 +21,13 @@ class Packs(NamedTuple):
     waiting: int = 0
 
 
-def packs_by_job(address: str, token: str | None = None) -> dict[str, Packs]:
+def packs_by_job(server: Server) -> dict[str, Packs]:
     """Return the packs of every job that has any, by Ray's own id of the job; nothing where the dashboard cannot say.
 
     Args:
-        address: the dashboard's, from :func:`tune_vfl.cluster.dashboard.dashboard_address`.
-        token: sent along when given.
+        server: the dashboard.
     """
-    raw = fetch(f"{address}/api/v0/placement_groups?limit={_MOST}", token)
+    raw = fetch(server, f"/api/v0/placement_groups?limit={_MOST}")
     return count(raw) if raw is not None else {}
 
 

@@ -22,7 +22,7 @@ class Profile(Strict):
     """One cluster, as ``clusters.yaml`` describes it.
 
     Attributes:
-        address: the URL of its dashboard, from here.
+        address: where its dashboard is, from here: a URL, or ``unix:///PATH/OF/SOCKET``.
         token_file: the file that holds its token, here; without it the token is looked for where Ray does.
         home: ``TUNE_VFL_HOME`` there; without it the cluster's own, else ``~/tune-vfl-home``.
         storage: ``TUNE_VFL_STORAGE`` there; without it the cluster's own.
@@ -43,7 +43,7 @@ def find_profile(named: str | None = None) -> Profile:
     """Return the cluster that a person means.
 
     Args:
-        named: a name from ``clusters.yaml``, or the URL of a dashboard; None is what the environment names, else
+        named: a name from ``clusters.yaml``, or where a dashboard is; None is what the environment names, else
             loopback, see :func:`tune_vfl.cluster.dashboard.dashboard_address`.
 
     Raises:

@@ -6,13 +6,11 @@ Each socket that listens beyond the loopback gets a request without a token, at 
 from __future__ import annotations
 
 import ipaddress
-import os
 import socket
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from tune_vfl.machine.web import Server, own_sockets
 from tune_vfl.service.checks import Check
 
 if TYPE_CHECKING:
@@ -94,39 +92,45 @@ def _answers(host: str, door: Sink) -> bool:
 
 def gcs_answers(host: str, port: int) -> bool:
     """Return whether a Ray head answers a health check without a token."""
+    return head_answer(host, port) == "open"
+
+
+def head_answer(host: str, port: int) -> Literal["open", "token", "other"]:
+    """Ask a Ray head for a health check, without a token.
+
+    Returns:
+        ``open`` when it answers, ``token`` when it wants one, ``other`` when no Ray head answers.
+    """
     import grpc
 
     with grpc.insecure_channel(f"{host}:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
         ask = channel.unary_unary("/ray.rpc.NodeInfoGcsService/CheckAlive")
         try:
             ask(b"", timeout=_SECONDS)
-        except grpc.RpcError:
-            return False
-    return True
+        except grpc.RpcError as error:
+            return "token" if error.code() == grpc.StatusCode.UNAUTHENTICATED else "other"
+    return "open"
 
 
 def _http(host: str, port: int, path: str, start: bytes = b"") -> bool:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(f"http://{host}:{port}{path}", timeout=_SECONDS) as reply:
-            return bool(reply.status == 200 and reply.read(max(len(start), 1)).startswith(start))
-    except (OSError, ValueError, urllib.error.HTTPError):
+        reply = Server(f"http://{host}:{port}").request(path, timeout=_SECONDS, most=max(len(start), 1))
+    except OSError:
         return False
+    return reply.status == 200 and reply.body.startswith(start)
 
 
 def sinks() -> Iterator[Sink]:
     """Yield the listening sockets of this user's Ray processes and MLflow servers."""
     import psutil
 
-    for process in psutil.process_iter():
+    for pid, held in own_sockets():
         try:
-            kind = kind_of(process.cmdline()) if process.uids().real == os.getuid() else None
-            sockets = process.net_connections("tcp") if kind else []
-        except psutil.Error:  # it has ended, or is another user's
+            kind = kind_of(psutil.Process(pid).cmdline()) if held.status == psutil.CONN_LISTEN else None
+        except psutil.Error:  # it has ended
             continue
-        for held in sockets:
-            if kind and held.status == psutil.CONN_LISTEN:
-                yield Sink(kind, process.pid, held.laddr.ip, held.laddr.port)
+        if kind:
+            yield Sink(kind, pid, held.laddr.ip, held.laddr.port)
 
 
 def kind_of(arguments: list[str]) -> Kind | None:

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import ipaddress
+import socket
+from contextlib import suppress
 
-from tune_vfl.cluster.dashboard import ask, find_token
-from tune_vfl.cluster.own_ports import refuse_strangers
+from tune_vfl.cluster.dashboard import ask, dashboard_address, find_token, is_dashboard
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.network import listens
+from tune_vfl.machine.web import Server, other_end
 from tune_vfl.service.checks import Check
-from tune_vfl.service.open_doors import gcs_answers
+from tune_vfl.service.open_doors import head_answer, sinks
 
 OPEN_ADVICE = (
     "anyone who reaches it can run code there: start every node with RAY_AUTH_MODE=token and the same token "
     "(see docs/cluster.md)"
 )
-# Run in a subprocess: Ray reads the mode of authentication once per process.
-_PROBE = """
-import json, sys
-from ray.exceptions import AuthenticationError
-from ray.job_submission import JobSubmissionClient
-try:
-    print(json.dumps({"dashboard": JobSubmissionClient(sys.argv[1]).get_address()}))
-except AuthenticationError:
-    print(json.dumps({"refused": True}))
-"""
 
 
 def examine_cluster(address: str) -> list[Check]:
-    """Check the cluster at a ``RAY_ADDRESS``: ``http://HOST:PORT``, ``ray://HOST:PORT``, ``HOST:PORT`` or ``auto``."""
-    if address.startswith(("http://", "https://")):
-        return [_dashboard(address.rstrip("/"))]
+    """Check the cluster at a ``RAY_ADDRESS``: its dashboard's URL, ``ray://HOST:PORT``, ``HOST:PORT`` or ``auto``.
+
+    Raises:
+        UsageError: for the URL of a dashboard that is none.
+    """
+    if is_dashboard(address):
+        return [_dashboard(dashboard_address(address))]
     if address.startswith("ray://"):
         return [_port(address.removeprefix("ray://"))]
-    return _head(address)
+    return _own_heads() if address == "auto" else _head(address)
 
 
 def _dashboard(url: str) -> Check:
-    answer = ask(url)
+    answer = ask(Server(url))
     if answer == "away":
         return Check("dashboard", "unreachable", f"nothing answers at {url}", "ray dashboard cluster.yaml forwards it")
     if answer == "open":
@@ -48,15 +41,15 @@ def _dashboard(url: str) -> Check:
     if answer == "other":
         return Check("dashboard", "finding", f"what answers at {url} is no Ray dashboard", "give the dashboard's URL")
     try:
-        refuse_strangers(url)
+        token = find_token()
+        ours = ask(Server(url, token))
     except UnreachableError as error:
         return Check("dashboard", "finding", str(error), "see docs/cluster.md")
-    ours = ask(url, find_token()) if find_token() else "token"
     if ours == "open":
         return Check("dashboard", "ok", f"{url} wants a token and takes ours")
     advice = "put the cluster's token into RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
     return Check(
-        "dashboard", "finding", f"{url} wants a token and {'refuses ours' if find_token() else 'we have none'}", advice
+        "dashboard", "finding", f"{url} wants a token and {'refuses ours' if token else 'we have none'}", advice
     )
 
 
@@ -68,50 +61,61 @@ def _port(address: str) -> Check:
     return Check("cluster", "ok", f"something listens at {address}; its token cannot be checked through Ray Client")
 
 
+def _own_heads() -> list[Check]:
+    """Check each Ray head of this user; where Ray itself would look, any account may have written an address."""
+    heads = sorted({(door.host, door.port) for door in sinks() if door.kind == "gcs"})
+    if not heads:
+        detail = "RAY_ADDRESS=auto, and no Ray head of yours runs on this machine"
+        return [Check("cluster", "unreachable", detail, "ray start --head")]
+    return [check for host, port in heads for check in _head(_reached(host, port))]
+
+
 def _head(address: str) -> list[Check]:
-    """Check a Ray head, and its dashboard where our token is taken."""
-    if address != "auto":
-        if not listens(address):
-            advice = "is the cluster up? Unset RAY_ADDRESS to search on this machine alone"
-            return [Check("cluster", "unreachable", f"nothing listens at {address}", advice)]
-        host, _, port = address.rpartition(":")
-        if gcs_answers(host, int(port)):
-            return [Check("cluster", "finding", f"{address} answers without a token", OPEN_ADVICE)]
-    seen = _seen(address)
-    if "dashboard" in seen:
-        taken = Check("cluster", "ok", f"{address} wants a token and takes ours" if address != "auto" else "it is up")
-        return [taken, _dashboard(str(seen["dashboard"]))]
-    if seen.get("refused"):
-        advice = (
-            "set RAY_AUTH_MODE=token and put the token into RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
-        )
-        return [Check("cluster", "finding", f"{address} wants a token and refuses ours", advice)]
-    if address == "auto":
-        return [
-            Check("cluster", "unreachable", "RAY_ADDRESS=auto, and no Ray runs on this machine", "ray start --head")
-        ]
-    return [Check("cluster", "unreachable", f"what listens at {address} is no Ray head", "check RAY_ADDRESS")]
+    """Check a Ray head without its token, and with it its dashboard, where both are this user's.
+
+    gRPC goes over the network as it is, and proves of nobody who that is.
+    """
+    if not listens(address):
+        advice = "is the cluster up? Unset RAY_ADDRESS to search on this machine alone"
+        return [Check("cluster", "unreachable", f"nothing listens at {address}", advice)]
+    host, _, port = address.rpartition(":")
+    answer = head_answer(host, int(port))
+    if answer == "open":
+        return [Check("cluster", "finding", f"{address} answers without a token", OPEN_ADVICE)]
+    if answer == "other":
+        return [Check("cluster", "unreachable", f"what listens at {address} is no Ray head", "check RAY_ADDRESS")]
+    wants = f"{address} wants a token"
+    with socket.create_connection((host.strip("[]"), int(port))) as line:
+        whose = other_end(line)
+    if whose == "stranger":
+        advice = "an address of another account: searches would send it your token; unset RAY_ADDRESS"
+        return [Check("cluster", "finding", f"{wants}, and is not a process of yours", advice)]
+    url = _dashboard_of(int(port)) if whose == "own" else None
+    if url is None:
+        return [Check("cluster", "ok", f"{wants}; for whether it takes ours set RAY_ADDRESS to its dashboard's URL")]
+    dashboard = _dashboard(url)
+    taken = Check("cluster", "ok", f"{wants}, and its dashboard takes ours")
+    return [taken, dashboard] if dashboard.status == "ok" else [dashboard]
 
 
-def _seen(address: str) -> dict[str, object]:
-    """Return the dashboard's URL if the head takes our token, or that it refuses it; empty where no head answers."""
-    # Ray prefers an address of the environment to the one that it is given.
-    own = {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"}
-    environment = {k: v for k, v in os.environ.items() if k not in own and not k.startswith("RAY_AUTH_")}
-    token = find_token()
-    environment["RAY_AUTH_MODE"] = "token" if token else "disabled"
-    if token:
-        environment["RAY_AUTH_TOKEN"] = token
-    try:
-        ran = subprocess.run(  # noqa: S603 - our own words and an address
-            [sys.executable, "-c", _PROBE, address],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-            env=environment,
-        )
-        seen = json.loads(ran.stdout.strip().splitlines()[-1])
-    except (subprocess.TimeoutExpired, IndexError, json.JSONDecodeError):
-        return {}
-    return seen if isinstance(seen, dict) else {}
+def _dashboard_of(head: int) -> str | None:
+    """Return the URL of the dashboard that this user's processes serve for the head at a port."""
+    import psutil
+
+    for door in sinks():
+        url = f"http://{_reached(door.host, door.port)}"
+        with suppress(psutil.Error):  # it has ended
+            words = psutil.Process(door.pid).cmdline() if door.kind == "dashboard" else []
+            of_head = any(word.startswith("--gcs-address=") and word.endswith(f":{head}") for word in words)
+            # The same process listens for those who collect its figures.
+            if of_head and ask(Server(url)) in ("open", "token"):
+                return url
+    return None
+
+
+def _reached(host: str, port: int) -> str:
+    """Return ``HOST:PORT`` at which this machine reaches what listens there."""
+    address = ipaddress.ip_address(host)
+    if address.is_unspecified:
+        return f"127.0.0.1:{port}"
+    return f"[{host}]:{port}" if address.version == 6 else f"{host}:{port}"
