@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import tempfile
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
@@ -24,6 +24,7 @@ from reports.tables import table_files, tables
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.sentences import sentences
 from tune_vfl.errors import StudyError
+from tune_vfl.machine.removing import remove
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.measure import refuse_mixed
@@ -86,7 +87,8 @@ def place_report(report: Mapping[str, bytes], out: Path) -> Path:
             path.write_bytes(content)
         _move(draft, out)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        with suppress(OSError):
+            remove(draft, out.parent)
     return out / "index.html"
 
 

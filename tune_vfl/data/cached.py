@@ -18,6 +18,7 @@ from tune_vfl.data.base import Columns, Dataset, Recipe, Source
 from tune_vfl.errors import UnwritableError
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import user_cache
+from tune_vfl.machine.removing import remove
 
 _log = logging.getLogger(__name__)
 SCHEMA = "tune-vfl/prepared/1"
@@ -140,7 +141,7 @@ def _place(key: str, name: str) -> Path:
 def _prune(at: Path) -> None:
     entries = sorted(at.glob("*.safetensors"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
     for path in entries[MOST_ENTRIES:]:
-        path.unlink(missing_ok=True)
+        remove(path, at)
 
 
 def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Tensor]]:

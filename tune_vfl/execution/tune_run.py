@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tune_vfl.machine.removing import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,11 +69,12 @@ def _fit(
     searcher: PackSearcher, trainable: type[PackTrainable], resources: Resources, callbacks: Sequence[Callback]
 ) -> None:
     """Run Tune once, in a folder of its own: the ledger is the only record."""
-    folder = tempfile.mkdtemp(prefix="tune-vfl-")
+    folder = Path(tempfile.mkdtemp(prefix="tune-vfl-"))
     try:
-        _tuner(searcher, trainable, resources, callbacks, folder).fit()
+        _tuner(searcher, trainable, resources, callbacks, str(folder)).fit()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            remove(folder, folder.parent)
 
 
 def _tuner(

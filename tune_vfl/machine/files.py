@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tune_vfl.errors import UnwritableError
+from tune_vfl.machine.removing import remove
 
 
 @contextmanager
@@ -36,4 +37,5 @@ def written_whole(path: Path, mode: int = 0o644) -> Iterator[Path]:
         draft.chmod(mode)
         draft.replace(path)
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            remove(draft, path.parent)

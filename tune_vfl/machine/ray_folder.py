@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.machine.removing import remove
 
 LONGEST = 38
 """Bytes of a folder in which the paths of Ray's sockets are not too long."""
@@ -59,7 +60,8 @@ class RayFolder:
     def remove(self) -> None:
         """Remove the folder with all that is in it, if it was made here."""
         if self._lock is not None:
-            shutil.rmtree(self.path.parent, ignore_errors=True)
+            with suppress(OSError):  # the next search tries again
+                remove(self.path.parent, self.path.parent.parent)
             os.close(self._lock)
             self._lock = None
 
@@ -99,7 +101,7 @@ def _remove_orphans(parent: Path) -> None:
     for place in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):
             if not place.is_symlink() and place.stat().st_uid == os.getuid() and not is_in_use(place):
-                shutil.rmtree(place, ignore_errors=True)
+                remove(place, parent)
 
 
 def is_in_use(place: Path) -> bool:

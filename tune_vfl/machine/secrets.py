@@ -10,6 +10,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from tune_vfl.machine.removing import remove
+
 
 def token_file() -> Path:
     """Return where Ray looks for its token when no variable holds it: ``RAY_AUTH_TOKEN_PATH``, or in ``~/.ray``."""
@@ -52,4 +54,4 @@ def _make_token(path: Path) -> None:
         with suppress(FileExistsError):  # another process was faster: its token counts
             path.hardlink_to(draft)
     finally:
-        Path(draft).unlink()
+        remove(Path(draft), path.parent)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.passwords import hide_password
-from tune_vfl.machine.places import embedded_uri, resolve_uri
+from tune_vfl.machine.places import embedded_uri, home, resolve_uri
+from tune_vfl.machine.removing import remove
 from tune_vfl.tracking import payload, store
 from tune_vfl.tracking.deleted import deleted, is_ours, remove_for_good
 from tune_vfl.tracking.refusals import explained
@@ -81,7 +82,8 @@ def _forget(client: MlflowClient, experiment: Any, runs: Sequence[Any], *, whole
     """Remove deleted runs of the embedded MLflow for good; return a sentence where that is left to ``clean``."""
     folders = [run.info.artifact_uri for run in runs] + ([experiment.artifact_location] if whole else [])
     for folder in filter(is_ours, folders):
-        shutil.rmtree(local_path(folder), ignore_errors=True)
+        with suppress(OSError):  # `clean` finds it
+            remove(local_path(folder), home() / "artifacts")
     if not runs:
         return ""
     # Told of runs alone, MLflow takes all deleted experiments.

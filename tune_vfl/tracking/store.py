@@ -15,6 +15,7 @@ from urllib.request import url2pathname
 from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.storage import DAMAGED
 from tune_vfl.machine.places import embedded_uri, home, sqlite_path, sqlite_uri
+from tune_vfl.machine.removing import remove
 from tune_vfl.tracking.refusals import explained
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def move_damaged_away(uri: str) -> Path | None:
         return None
     moved = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
     path.replace(moved)
-    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    remove(path.with_name(f"{path.name}-shm"), home())
     log = path.with_name(f"{path.name}-wal")
     if log.exists():  # with what it holds more than the file, for those who want to mend it
         log.replace(f"{moved}-wal")
