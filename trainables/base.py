@@ -1,8 +1,8 @@
 """The base of trainables: a worker evaluates a pack of trials and returns one outcome per trial, also after errors.
 
 A pack's configuration is plain data: ``cell`` and ``references`` as JSON, ``params`` (one mapping per trial),
-``options`` of the trainable, ``data`` (the fingerprint of the study's rows) and ``version`` (of the driver), which are
-checked before and after, and the ``seconds`` after which the worker ends itself (None: never). The result is
+``options`` of the trainable, ``data`` (the fingerprint of the study's rows), the driver's ``version`` and ``code``,
+which are checked before and after, and the ``seconds`` after which the worker ends itself (None: never). The result is
 ``{"outcomes": [...], "done": True}``. A pack that ``asks`` for another measurement has one outcome, or the exception
 that the worker met:
 
@@ -28,6 +28,7 @@ from ray import tune
 
 from tune_vfl.errors import DataError, OtherDataError, TuneVflError
 from tune_vfl.evaluation.attempts import time_limit, together_or_alone
+from tune_vfl.evaluation.code import bytes_of_code
 from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.spec.cell import Cell, References
@@ -71,6 +72,11 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
             raise OtherDataError(
                 f"machine {platform.node()} has tune-vfl {VERSION}, and the driver is {version}: install the same "
                 "version on every machine, and start the same command again"
+            )
+        if (code := self._pack.get("code")) and code != bytes_of_code():
+            raise OtherDataError(
+                f"machine {platform.node()} has other source files of tune-vfl {VERSION} than the driver: install the "
+                "same wheel on every machine, and start the same command again"
             )
         if not data:
             return

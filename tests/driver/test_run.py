@@ -9,9 +9,10 @@ import pytest
 
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl import load_study
+from tune_vfl.driver import campaign_run
 from tune_vfl.driver.campaign_run import run_study
 from tune_vfl.driver.study_run import StudyRun
-from tune_vfl.errors import UnreachableError
+from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.plans import PlannedStudy
@@ -27,12 +28,12 @@ class Ended(NamedTuple):
     stopped: bool
 
 
-def go(options=None, *, name="study", sinks=(), progress=False, take_over=False, **fields):
+def go(options=None, *, name="study", sinks=(), progress=False, take_over=False, other_code=False, **fields):
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
     work = TrainableSpec(SimulatedTrainable, options or {})
     study = PlannedStudy(spec, cell, space_of(spec, cell))
-    how = {"sinks": sinks, "progress": progress, "work": work, "take_over": take_over}
+    how = {"sinks": sinks, "progress": progress, "work": work, "take_over": take_over, "other_code": other_code}
     stopped = run_study(study, **how)
     return Ended(load_study(name).record().studies[0], stopped)
 
@@ -84,3 +85,28 @@ def test_a_ledger_that_is_gone_when_the_last_pack_of_a_stopped_search_is_told_is
     with pytest.raises(UnreachableError, match="the ledger is gone"):
         go({"sleep": 0.5}, budget={"trials": 8}, resources={"concurrency": 2, "pack": 1})
     assert len(told) == 3
+
+
+def test_other_code_is_refused_unless_it_is_accepted(monkeypatch, capfd):
+    """A defense that was edited in place: its new leakages do not belong beside the old ones."""
+    go(budget={"trials": 4})
+    (held,) = Ledger.open("study").code
+    changed = {**held, "tune_vfl.defenses.laplace": "edited"}
+    monkeypatch.setattr(campaign_run, "code_of", lambda *_: changed)
+    go(budget={"trials": 4})  # nothing is owed, nothing is measured
+    with pytest.raises(StudyError, match=r"measured by other code: tune_vfl\.defenses\.laplace \(changed\)"):
+        go(budget={"trials": 6})
+    assert len(load_study("study").record().studies[0].trials) == 4
+    check_ledger(go(budget={"trials": 6}, other_code=True).record, 6)
+    assert Ledger.open("study").code == [held, changed]
+    assert "measured by other code from here on: tune_vfl.defenses.laplace (changed)" in capfd.readouterr().err
+    check_ledger(go(budget={"trials": 7}).record, 7)
+
+
+def test_a_study_without_digests_goes_on_with_a_note(capfd):
+    go(budget={"trials": 4})
+    ledger = Ledger.open("study")
+    ledger._set(code=None)
+    check_ledger(go(budget={"trials": 6}).record, 6)
+    assert "which code measured its first trials is not known" in capfd.readouterr().err
+    assert len(ledger.code) == 1

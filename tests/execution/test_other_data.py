@@ -16,6 +16,7 @@ from tune_vfl.data import load, loading
 from tune_vfl.driver.planning import planned
 from tune_vfl.driver.search_packs import SearchPacks
 from tune_vfl.errors import DataError, OtherDataError
+from tune_vfl.evaluation.code import bytes_of_code
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.machine.version import VERSION
@@ -103,6 +104,14 @@ def test_a_file_that_a_machine_lacks_is_taken_from_the_driver_and_leaves_nothing
     assert [a["leakage"] for a in step(CellTrainable, trials(cell, data), {str(bank): content})] == here
     assert list((tmp_path / "temporary").iterdir()) == []
     assert not bank.exists()
+
+
+def test_other_source_files_of_the_same_version_are_refused(tmp_path: Path) -> None:
+    cell = cell_on(written(tmp_path / "bank.csv"))
+    (refused,) = step(SimulatedTrainable, trials(cell, "any", code="0123456789ab"))
+    assert isinstance(refused, OtherDataError)
+    assert "has other source files" in str(refused)
+    assert not isinstance(step(SimulatedTrainable, trials(cell, "", code=bytes_of_code()))[0], Exception)
 
 
 def test_another_version_of_the_program_is_refused(tmp_path: Path) -> None:

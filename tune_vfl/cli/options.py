@@ -37,6 +37,12 @@ TakeOver = Annotated[
         "--take-over", help="Take the study from another process, which stops; without it the answer says who has it."
     ),
 ]
+OtherCode = Annotated[
+    bool,
+    typer.Option(
+        "--other-code", help="Go on although source files that measure have changed; without it the answer names them."
+    ),
+]
 
 
 def merged_settings(settings: Sequence[str] | None, params: Sequence[str] | None = None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tune_vfl.cli.options import Json, Name, Settings, Storage, TakeOver, checked
+from tune_vfl.cli.options import Json, Name, OtherCode, Settings, Storage, TakeOver, checked
 from tune_vfl.cli.output import emit_json, note, say
 from tune_vfl.errors import UsageError
 
@@ -31,6 +31,7 @@ def search(
     settings: Settings = None,
     storage: Storage = None,
     take_over: TakeOver = False,
+    other_code: OtherCode = False,
     copy_data: Annotated[
         bool,
         typer.Option(
@@ -62,7 +63,7 @@ def search(
         plan = plan_of(raw, spec, settings)
         for line in left_out(plan.skipped):
             say(f"left out {line}")
-        code = run_plan(plan, storage=storage, take_over=take_over, json=json)
+        code = run_plan(plan, storage=storage, take_over=take_over, other_code=other_code, json=json)
     raise typer.Exit(code)
 
 
@@ -89,7 +90,14 @@ def _quoted(name: str) -> str:
     return json.dumps(name)
 
 
-def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bool = False, json: bool) -> int:
+def run_plan(
+    plan: PlannedCampaign,
+    *,
+    storage: str | None = None,
+    take_over: bool = False,
+    other_code: bool = False,
+    json: bool,
+) -> int:
     """Run a campaign or a study and print its result.
 
     Returns:
@@ -104,7 +112,7 @@ def run_plan(plan: PlannedCampaign, *, storage: str | None = None, take_over: bo
     nothing_left = finished(plan, storage or plan.studies[0].spec.storage)
     for sentence in dict.fromkeys(said for study in plan.studies for said in load(study.cell.dataset).notes):
         note(sentence)
-    ended = run(plan, storage=storage, take_over=take_over)
+    ended = run(plan, storage=storage, take_over=take_over, other_code=other_code)
     if nothing_left:
         say(f"{plan.name!r} was finished already, nothing was run; --trials N asks for more")
     return show_end(ended, json=json)
@@ -138,6 +146,7 @@ def resume(
     trials: Trials = None,
     storage: Storage = None,
     take_over: TakeOver = False,
+    other_code: OtherCode = False,
     json: Json = False,
 ) -> None:
     """Finish a stopped search; `--trials N` makes N finished trials the new budget.
@@ -151,5 +160,5 @@ def resume(
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
     from tune_vfl.driver.api import resume as run
 
-    ended = run(name, trials=trials, storage=storage, take_over=take_over)
+    ended = run(name, trials=trials, storage=storage, take_over=take_over, other_code=other_code)
     raise typer.Exit(show_end(ended, json=json))

@@ -14,6 +14,7 @@ from tune_vfl.confirmation.kept import Kept
 from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.trainings import Trainings
 from tune_vfl.confirmation.tuning import owed, with_attackers
+from tune_vfl.evaluation.code import code_of
 from tune_vfl.execution import ray_session as cluster
 from tune_vfl.execution.capacity import capacity_key
 from tune_vfl.execution.sent_files import with_own_files
@@ -27,7 +28,7 @@ from tune_vfl.machine.signals import answered
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import Confirmation
 from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
-from tune_vfl.records.measure import refuse_another
+from tune_vfl.records.measure import other_code, refuse_another
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,9 @@ class Run:
         """Run all packs."""
         from tune_vfl.execution.pack_searcher import PackSearcher
 
+        for name, ledger in self._ledgers.items():
+            if differing := other_code(ledger.code, code_of(ledger.cell, self._work.trainable)):
+                self._say(f"{name} was searched with other code, so that numbers may differ: {', '.join(differing)}")
         cluster.connect()
         searcher = PackSearcher(self._trainings, self._trainings.capacity, self._work.options)
 

@@ -25,6 +25,7 @@ def search(
     name: str | None = None,
     storage: str | None = None,
     take_over: bool = False,
+    other_code: bool = False,
     progress: bool = True,
     sinks: Sequence[Sink] | None = None,
 ) -> StoredStudy:
@@ -36,6 +37,7 @@ def search(
         name: the study's or campaign's name, instead of the spec's.
         storage: the ledger's database, instead of the spec's; see :func:`resume`.
         take_over: end another process that holds the study.
+        other_code: go on although source files that measure have changed since the last run.
         progress: show a bar on a terminal, a line a minute elsewhere, on stderr.
         sinks: receivers of trials and studies; None is the live page and the MLflow recorder.
 
@@ -44,11 +46,12 @@ def search(
 
     Raises:
         SpecError: with every problem of the spec.
-        StudyError: when the name belongs to a study of another spec, or another process runs it.
+        StudyError: when the name belongs to a study of another spec, another process runs it, or the code has changed.
         UnreachableError: when the ledger or the cluster does not answer.
     """
     found = changed(planned_campaign(spec), trials=trials, name=name)
-    return _run(found, storage=storage, take_over=take_over, sinks=sinks, progress=progress)
+    how: dict[str, Any] = {"take_over": take_over, "other_code": other_code, "sinks": sinks, "progress": progress}
+    return _run(found, storage=storage, **how)
 
 
 def resume(
@@ -57,6 +60,7 @@ def resume(
     *,
     storage: str | None = None,
     take_over: bool = False,
+    other_code: bool = False,
     progress: bool = True,
     sinks: Sequence[Sink] | None = None,
     work: TrainableSpec | None = None,
@@ -69,16 +73,17 @@ def resume(
         storage: the ledger's database; None is the one that ``TUNE_VFL_STORAGE`` names, or that under
             ``TUNE_VFL_HOME``.
         take_over: drive another process out that holds the study.
+        other_code: as for :func:`search`.
         progress: as for :func:`search`.
         sinks: as for :func:`search`.
         work: the trainable, where it is not the real one.
 
     Raises:
-        StudyError: when there is none of this name, or another process runs it.
+        StudyError: when there is none of this name, another process runs it, or the code has changed.
     """
     stored = open_study(name, storage)
-    how: dict[str, Any] = {"take_over": take_over, "sinks": sinks, "progress": progress, "work": work}
-    return _run(with_more(stored.plan(), trials), storage=stored.storage, **how)
+    how: dict[str, Any] = {"take_over": take_over, "other_code": other_code, "sinks": sinks, "progress": progress}
+    return _run(with_more(stored.plan(), trials), storage=stored.storage, work=work, **how)
 
 
 def _run(campaign: PlannedCampaign, *, storage: str | None, sinks: Sequence[Sink] | None, **how: Any) -> StoredStudy:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ray.tune.search.searcher import Searcher
 
 from tune_vfl.errors import TuneVflError
+from tune_vfl.evaluation.code import bytes_of_code
 from tune_vfl.execution import watchdogs
 from tune_vfl.execution.worker_failures import Cause
 from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
@@ -120,8 +121,8 @@ class PackSearcher(Searcher):  # type: ignore[misc]
         if pack is None:  # a running pack may still be lost and come again
             return None if self._running else str(Searcher.FINISHED)
         self._running[pack_id] = pack
-        also = {"version": VERSION, "seconds": self.time_limit(pack_id), "options": dict(self._options)}
-        return {**pack.message(), **also}
+        driver = {"version": VERSION, "code": bytes_of_code(), "options": dict(self._options)}
+        return {**pack.message(), **driver, "seconds": self.time_limit(pack_id)}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Store a pack's outcomes."""

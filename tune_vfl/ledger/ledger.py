@@ -25,6 +25,7 @@ from tune_vfl.machine.process_identity import end_session, new_session
 from tune_vfl.outcome import Outcome, drop_non_finite
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.joint_confirmation import JointConfirmation
+from tune_vfl.records.measure import other_code, refuse_other_code
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import TrialRecord
 from tune_vfl.spec.cell import References
@@ -145,6 +146,37 @@ class Ledger(StudyReader):
     def set_baseline(self, outcome: Outcome) -> None:
         """Store the undefended model's outcome."""
         self._set(baseline=drop_non_finite(outcome).model_dump(mode="json"))
+
+    @property
+    def code(self) -> list[dict[str, str]] | None:
+        """The digests of the source files that measured it, a mapping a version, the latest last; None without any."""
+        mine = select(studies.c.code).where(studies.c.name == self.study.name)
+        found: list[dict[str, str]] | None = self.place.read(lambda connection: connection.execute(mine).scalar_one())
+        return found
+
+    def keep_code(self, now: Mapping[str, str], *, accepted: bool = False) -> str:
+        """Store the digests of the source files that measure the study from now on.
+
+        Args:
+            now: by module, see :func:`tune_vfl.evaluation.code.code_of`.
+            accepted: go on although files differ from those that measured it last.
+
+        Returns:
+            A note; empty where there is nothing to note.
+
+        Raises:
+            StudyError: where files differ and that is not accepted.
+        """
+        versions = self.code
+        differing = other_code(versions, now)
+        if not accepted:
+            refuse_other_code(self.study.name, differing)
+        if differing or versions is None:
+            self._set(code=[*(versions or ()), dict(now)])
+        if differing:
+            return f"{self.study.name}: measured by other code from here on: {', '.join(differing)}"
+        old = versions is None and self.record().trials
+        return f"{self.study.name}: which code measured its first trials is not known" if old else ""
 
     def set_cost(self, cost: float) -> None:
         """Store the ratio of the training's CPU time to the undefended one's."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tune_vfl.errors import StudyError
+from tune_vfl.errors import StudyError, shortened
 from tune_vfl.spec.cell import MEASURE
 
 FIRST = 1
@@ -38,3 +38,34 @@ def refuse_mixed(measures: Mapping[str, int]) -> None:
     if len(set(measures.values())) > 1:
         listed = ", ".join(f"{name} has measure {measure}" for name, measure in measures.items())
         raise StudyError(f"studies of different measures cannot be compared: {listed}. {_AGAIN}")
+
+
+def other_code(versions: Sequence[Mapping[str, str]] | None, now: Mapping[str, str]) -> list[str]:
+    """Return the source files that differ from those that measured a study last, each with how it differs.
+
+    Args:
+        versions: the digests of source files by module, a mapping a version of the code, the latest last; None of a
+            study of an earlier release, which kept none.
+        now: those of today.
+    """
+    last = versions[-1] if versions else now
+    states = {
+        **{name: "changed" for name, digest in now.items() if last.get(name, digest) != digest},
+        **{name: "new" for name in now if name not in last},
+        **{name: "gone" for name in last if name not in now},
+    }
+    return [f"{name} ({state})" for name, state in sorted(states.items())]
+
+
+def refuse_other_code(study: str, differing: Sequence[str]) -> None:
+    """Refuse to add numbers of other code to a study.
+
+    Raises:
+        StudyError: with the files, and the ways on.
+    """
+    if differing:
+        raise StudyError(
+            f"study {study!r} was measured by other code: {shortened(differing, 8)}. Its numbers and new ones may not "
+            "be comparable. Put these files back; or measure all of it again under another name (--name NEW); or, "
+            "where you know that they change no number, go on with --other-code"
+        )
