@@ -38,7 +38,7 @@ HIDDEN_ATTRIBUTES = {"temporary_state", "run_metadata"}
 RAY_VARIABLES = _words(
     "RAY_ADDRESS RAY_API_SERVER_ADDRESS RAY_AUTH_MODE RAY_AUTH_TOKEN RAY_AUTH_TOKEN_PATH RAY_USAGE_STATS_ENABLED "
     "RAY_DEDUP_LOGS RAY_AIR_NEW_OUTPUT RAY_JOB_ID RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO RAY_memory_usage_threshold "
-    "RAY_memory_monitor_refresh_ms"
+    "RAY_memory_monitor_refresh_ms RAY_OVERRIDE_JOB_RUNTIME_ENV"
 )
 # Methods of named tuples, and an argument of ray.init, which are documented in spite of their underscore.
 DOCUMENTED = {"_replace", "_asdict", "_fields", "_make", "_temp_dir"}

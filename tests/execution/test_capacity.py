@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tune_vfl.errors import SpecError, UnreachableError
-from tune_vfl.execution.capacity import Capacity, packs_that_fit, startable
+from tune_vfl.execution.capacity import NO_GPU, Capacity, demand, packs_that_fit, startable
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.spec import Resources
 
@@ -187,20 +187,28 @@ def test_machines_that_came_for_gpu_packs_are_no_room_for_others(bootstrap: Path
     assert room(nodes=nodes, grows=True).packs() == 3 + 8 * 8, "machines that nobody starts are room for all"
 
 
-def test_ray_starts_no_gpu_machine_for_the_packs_that_are_asked_for(bootstrap: Path) -> None:
-    """Its own scheduler, asked offline with the placement groups of as many packs as there may be."""
-    assert machines_for([{"CPU": 1.0}] * room(nodes=[HEAD], grows=True).packs()) == {"cpu_worker": 4}
-    assert machines_for([{"CPU": 1.0}] * room(Resources(concurrency=99), [HEAD], grows=True).packs()) == {
-        "cpu_worker": 4
-    }
-    assert machines_for([{"CPU": 8.0}] * room(Resources(cpu=8), [HEAD], grows=True).packs()) == {"cpu_worker": 4}
-    quarter = Resources(gpu=0.25)
-    assert machines_for([{"CPU": 1.0, "GPU": 0.25}] * room(quarter, [HEAD], grows=True).packs()) == {"gpu_worker": 4}
-    assert machines_for([{"CPU": 1.0}] * 36) == {"cpu_worker": 4, "gpu_worker": 1}, "what the limit is for"
+def asked(resources: Resources) -> dict[str, float]:
+    """What Ray is asked for by one pack on a cluster of the shipped file."""
+    wants = demand(resources, {"CPU": 3.0, NO_GPU: 1.0})
+    return {{"cpu": "CPU", "gpu": "GPU"}.get(name, name): amount for name, amount in wants.items() if amount}
 
 
-def machines_for(packs: Sequence[dict[str, float]]) -> dict[str, int]:
-    """Return how many machines of each kind Ray starts for packs that wait, when the head alone is up and is idle."""
+@pytest.mark.parametrize("packs", [1, 35, 36, 200])
+@pytest.mark.parametrize("cpu", [1, 3.5, 8])
+def test_ray_starts_no_gpu_machine_for_packs_that_ask_for_none(packs: int, cpu: float) -> None:
+    """Its own scheduler, asked offline for the placement groups of packs that wait, also of more than have room."""
+    assert set(machines_for([asked(Resources(cpu=cpu))] * packs)) <= {"cpu_worker"}
+    assert set(machines_for([asked(Resources(cpu=cpu))] * packs, full=True)) <= {"cpu_worker"}
+    assert machines_for([asked(Resources(cpu=cpu, gpu=1))] * packs, full=True) == {"gpu_worker": min(packs, 4)}
+
+
+def test_a_cluster_that_does_not_tell_its_machines_apart_is_asked_for_cpus_alone() -> None:
+    assert demand(Resources(cpu=2), {"CPU": 8.0, "GPU": 1.0}) == {"cpu": 2, "gpu": 0}
+    assert demand(Resources(gpu=1), {NO_GPU: 1.0}) == {"cpu": 1, "gpu": 1}
+
+
+def machines_for(packs: Sequence[dict[str, float]], *, full: bool = False) -> dict[str, int]:
+    """Return how many machines of each kind Ray starts for packs that wait; the head alone is up, and idle or full."""
     from ray.autoscaler._private.util import prepare_config
     from ray.autoscaler.v2.instance_manager.config import NodeTypeConfig
     from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
@@ -216,7 +224,9 @@ def machines_for(packs: Sequence[dict[str, float]]) -> dict[str, int]:
     holds = config["available_node_types"]["head"]["resources"]
     up = AutoscalerInstance(
         cloud_instance_id="0",
-        ray_node=NodeState(node_id=b"0", total_resources=holds, available_resources=holds, status=NodeStatus.RUNNING),
+        ray_node=NodeState(
+            node_id=b"0", total_resources=holds, available_resources={} if full else holds, status=NodeStatus.RUNNING
+        ),
         im_instance=Instance(
             instance_id="0", instance_type="head", status=Instance.RAY_RUNNING, node_id="0", node_kind=NodeKind.HEAD
         ),

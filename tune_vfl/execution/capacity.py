@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _EVERY_SECONDS = 10.0
 # What `ray up` leaves on the head, where drivers run: the kinds of nodes that the autoscaler may start.
 BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
+# A cluster's resource of machines without a GPU. Where it is offered, packs that ask for no GPU ask for a trace of it:
+# no machine with a GPU is started for them, however many wait, and none is kept up by them.
+NO_GPU = "tune_vfl_no_gpu"
+_TRACE = 0.001
 
 
 def capacity_key(resources: Resources) -> str:
@@ -35,6 +39,12 @@ def packs_that_fit(resources: Resources, node: Mapping[str, float]) -> int:
     there = node.get("GPU", 0.0)
     each = math.floor(1 / resources.gpu + 1e-9)
     return min(room, math.floor(there) * each if each else math.floor(there / resources.gpu + 1e-9))
+
+
+def demand(resources: Resources, cluster: Mapping[str, float]) -> dict[str, float]:
+    """Return what one pack asks Ray Tune for, in its names (``cpu``, ``gpu``), on a cluster that holds ``cluster``."""
+    apart = {NO_GPU: _TRACE} if NO_GPU in cluster and not resources.gpu else {}
+    return {"cpu": resources.cpu, "gpu": resources.gpu, **apart}
 
 
 class Capacity:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.execution.capacity import demand
 from tune_vfl.machine.removing import remove
 
 if TYPE_CHECKING:
@@ -84,10 +85,11 @@ def _tuner(
     callbacks: Sequence[Callback],
     folder: str,
 ) -> Tuner:
+    import ray
     from ray import tune
 
     return tune.Tuner(
-        tune.with_resources(trainable, {"cpu": resources.cpu, "gpu": resources.gpu}),
+        tune.with_resources(trainable, demand(resources, ray.cluster_resources())),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             num_samples=-1,
