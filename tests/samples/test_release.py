@@ -18,6 +18,7 @@ from tests.helpers.postgres import binaries
 from tune_vfl import load_config, load_study
 from tune_vfl.execution import ray_session
 from tune_vfl.records.board import Entry
+from tune_vfl.records.packed_file import read_packed
 
 if TYPE_CHECKING:
     from tests.conftest import Run
@@ -48,6 +49,12 @@ def measured(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for position, inner in enumerate(value):
             yield from measured(inner, f"{place}[{position}]")
+
+
+def assert_same(before: Any, now: Any) -> None:
+    """Every number of an earlier answer stands in the place that it had; there may be more."""
+    found = dict(measured(now))
+    assert {place: found.get(place) for place, _ in measured(before)} == dict(measured(before))
 
 
 def results_of_half() -> list[list[Any]]:
@@ -102,7 +109,7 @@ def test_a_ledger_says_what_it_said(ask: Ask) -> None:
     for words, before in said().items():
         now = ask(*words.split())
         assert now["schema"] == before["schema"]
-        assert dict(measured(before)).items() <= dict(measured(now)).items()
+        assert_same(before, now)
     assert {study["study"]: study["state"] for study in ask("studies")["studies"]} == {
         "half": "stopped",
         "pair-breast_cancer-laplace": "finished",
@@ -113,11 +120,15 @@ def test_a_ledger_says_what_it_said(ask: Ask) -> None:
 @pytest.mark.usefixtures("ledger", "no_trainings")
 def test_of_a_ledger_every_verb_that_reads_makes_its_files(run: Run, ask: Ask, tmp_path: Path) -> None:
     assert json.loads(run("frontier", "pair", "--json")[1])
-    for name in ("pair", "half"):
+    for name, confirmed in (("pair", True), ("half", False)):
         assert run("report", name, "-o", tmp_path / name)[0] == 0
-        assert (tmp_path / name / "index.html").is_file()
+        page = (tmp_path / name / "index.html").read_text(encoding="utf-8")
+        assert ("What stays" in page) is confirmed
     ask("export", "pair", "--select", "pair-breast_cancer-laplace#3", "-o", tmp_path / "config.json")
     assert load_config(tmp_path / "config.json") == load_config(SAMPLES / "config.json")
+    ask("study", "pack", "pair", "-o", tmp_path / "pair.study")
+    packed, before = (read_packed(folder / "pair.study") for folder in (tmp_path, SAMPLES))
+    assert packed.campaign == before.campaign
 
 
 @pytest.mark.usefixtures("ledger", "workers", "here", "as_searched")
@@ -138,8 +149,7 @@ def test_a_killed_study_is_finished_and_confirmed(ask: Ask, run: Run, tmp_path: 
 def test_a_packed_one_says_what_it_said(name: str, ask: Ask) -> None:
     ask("study", "unpack", SAMPLES / f"{name}.study")
     assert ask("study", "unpack", SAMPLES / f"{name}.study")["did"] == "same"
-    before, now = (dict(measured(answer)) for answer in (said()[f"status {name}"], ask("status", name)))
-    assert before.items() <= now.items()
+    assert_same(said()[f"status {name}"], ask("status", name))
 
 
 def test_an_exported_setting_builds_its_defense() -> None:
