@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Text, delete, func, select, type_coerce, update
+from sqlalchemy import Connection, Text, delete, func, or_, select, type_coerce, update
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
@@ -14,6 +16,7 @@ from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, tr
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.checked_json import DamagedValueError, load
 from tune_vfl.machine.passwords import StudyUrl
+from tune_vfl.spec.listed import absolute_paths
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Removal:
         staying: the campaign's other studies.
         confirmed: whether the campaign has the answer of a confirmation, which a removal of one study deletes too.
         tracking: the specs' ``tracking``, a :class:`tune_vfl.machine.passwords.StudyUrl`.
+        files: the data files that the studies name.
         storage: the ledger.
     """
 
@@ -38,6 +42,7 @@ class Removal:
     staying: tuple[str, ...]
     confirmed: bool
     tracking: str | None
+    files: tuple[Path, ...]
     storage: str | None
 
     @property
@@ -103,6 +108,7 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
     count = select(func.count()).select_from(trials).where(trials.c.study.in_(going))
     answer = select(campaigns.c.name).where(campaigns.c.name == campaign, campaigns.c.confirmation.is_not(None))
     # As texts: what is damaged can be removed.
+    cells = connection.execute(select(type_coerce(studies.c.cell, Text)).where(studies.c.name.in_(going))).scalars()
     specs = connection.execute(select(type_coerce(studies.c.spec, Text)).where(studies.c.name.in_(going))).scalars()
     return Removal(
         name=name,
@@ -112,16 +118,37 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
         staying=staying,
         confirmed=connection.execute(answer).scalar_one_or_none() is not None,
         tracking=_tracking(specs),
+        files=tuple(dict.fromkeys(path for cell in _undamaged(cells) for path in _files(cell))),
         storage=storage,
     )
 
 
-def _tracking(specs: Iterable[str]) -> str | None:
-    for spec in specs:
+def _undamaged(texts: Iterable[str]) -> Iterator[Any]:
+    for text in texts:
         with suppress(DamagedValueError):
-            tracking = load(spec).get("tracking")
-            return None if tracking is None else StudyUrl(tracking)
-    return None
+            yield load(text)
+
+
+def _tracking(specs: Iterable[str]) -> str | None:
+    tracking = next((spec.get("tracking") for spec in _undamaged(specs)), None)
+    return None if tracking is None else StudyUrl(tracking)
+
+
+def data_files(connection: Connection, of: str | None = None) -> list[Path]:
+    """Return the data files that studies name.
+
+    Args:
+        connection: to the ledger.
+        of: a study or a campaign; None is all studies.
+    """
+    wanted = select(studies.c.cell)
+    if of is not None:
+        wanted = wanted.where(or_(studies.c.name == of, studies.c.campaign == of))
+    return [path for cell in connection.execute(wanted).scalars() for path in _files(cell)]
+
+
+def _files(cell: Mapping[str, Any]) -> list[Path]:
+    return [Path(path) for path in absolute_paths(cell)]
 
 
 def _delete(connection: Connection, gone: Removal) -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
+import shlex
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tune_vfl.errors import TuneVflError
+from tune_vfl.errors import TuneVflError, shortened
 from tune_vfl.ledger.lease import holders
 from tune_vfl.ledger.names import campaign_names, names_in
 from tune_vfl.ledger.storage import SqliteFile, storage_at
 from tune_vfl.machine.leftovers import leftovers, size_of, temporary_leftovers
-from tune_vfl.machine.places import embedded_uri, home, sqlite_path
-from tune_vfl.service.data_copies import place_of_copies, remove_copy, unused
+from tune_vfl.machine.places import embedded_uri, home, sqlite_path, user_cache
+from tune_vfl.machine.removing import remove, remove_empty
+from tune_vfl.service.data_copies import of_no_known_ledger, place_of_copies, unused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tune_vfl.ledger.database import LedgerStorage
 
@@ -58,16 +59,18 @@ class Cleaning:
 def clean(storage: str | None = None, *, dry_run: bool = False) -> Cleaning:
     """Remove what nothing uses any more; nothing outside the home, the caches and the temporary folder.
 
-    While a search runs, what it writes is left alone: databases, artifacts, MLflow.
+    While a search runs, what it writes is left alone: databases, artifacts, MLflow. So are copies of data files that do
+    not belong to the ledger.
 
     Args:
         storage: the ledger's database; None is the one that the environment names.
         dry_run: look only.
     """
     done = Cleaning()
-    for waste in (*_temporary(), *_caches()):
-        if dry_run or _remove(waste, done):
-            done.waste.append(waste)
+    for path in _temporary():
+        _take(done, Waste("temporary files", path, size_of(path)), path.parent, dry_run=dry_run)
+    for path in _stale():
+        _take(done, Waste("cache", path, size_of(path)), user_cache(), dry_run=dry_run)
     place = storage_at(storage)
     try:
         running = [name for name, _ in holders(place)] if place.exists() else []
@@ -75,7 +78,7 @@ def clean(storage: str | None = None, *, dry_run: bool = False) -> Cleaning:
             done.left.append(f"ledger, MLflow and artifacts: {', '.join(running)} is being run; clean again later")
             return done
         _clean_tracking(place, done, dry_run=dry_run)
-        _clean_copies(storage, done, dry_run=dry_run)
+        _clean_copies(place, done, dry_run=dry_run)
     except TuneVflError as error:
         done.left.append(f"ledger, MLflow and artifacts: {error}")
         return done
@@ -84,18 +87,16 @@ def clean(storage: str | None = None, *, dry_run: bool = False) -> Cleaning:
     return done
 
 
-def _temporary() -> Iterator[Waste]:
+def _temporary() -> list[Path]:
     drafts = [*home().glob(".mlflow-*"), *(home() / "reports").glob(".*-*")]
-    for path in (*temporary_leftovers(), *leftovers(sorted(drafts))):
-        yield Waste("temporary files", path, size_of(path))
+    return [*temporary_leftovers(), *leftovers(sorted(drafts))]
 
 
-def _caches() -> Iterator[Waste]:
+def _stale() -> list[Path]:
     from tune_vfl.data import cached
     from tune_vfl.kernels import build
 
-    for path in (*build.stale(), *cached.stale()):
-        yield Waste("cache", path, size_of(path))
+    return [*build.stale(), *cached.stale()]
 
 
 def _clean_tracking(place: LedgerStorage, done: Cleaning, *, dry_run: bool) -> None:
@@ -120,19 +121,21 @@ def _clean_tracking(place: LedgerStorage, done: Cleaning, *, dry_run: bool) -> N
         done.waste.append(Waste(f"{len(gone.runs)} deleted runs of MLflow", database, size))
     names = place.read(lambda c: [*names_in(c), *campaign_names(c)]) if place.exists() else []
     for path in deleted.artifact_folders(client, names):
-        waste = Waste("artifacts of no study", path, size_of(path))
-        if dry_run or _remove(waste, done):
-            done.waste.append(waste)
+        _take(done, Waste("artifacts of no study", path, size_of(path)), home() / "artifacts", dry_run=dry_run)
 
 
-def _clean_copies(storage: str | None, done: Cleaning, *, dry_run: bool) -> None:
-    """Remove copies of data files that no study names, and that no process may have made for a study to come."""
-    place = place_of_copies()
-    for study in sorted(place.iterdir()) if place.is_dir() else ():
-        for copy in leftovers(unused(study.name, storage)):
-            waste = Waste("data of no study", copy, size_of(copy))
-            if dry_run or _remove(waste, done, remove_copy):
-                done.waste.append(waste)
+def _clean_copies(place: LedgerStorage, done: Cleaning, *, dry_run: bool) -> None:
+    """Remove the ledger's copies of data files that no study names and no process may have made for one to come."""
+    for copy in leftovers(unused(place)):
+        _take(done, Waste("data of no study", copy, size_of(copy)), place_of_copies(), dry_run=dry_run)
+        if not dry_run:
+            remove_empty(copy.parent, home())
+    if others := of_no_known_ledger(place):
+        done.left.append(
+            f"{len(others)} folders of copied data: studies of another ledger than {place.shown} may need them, and "
+            "nothing tells those of tune-vfl 0.1.0 apart. If no study does, remove them by hand: "
+            f"rm -r {shortened([shlex.quote(str(path)) for path in others], 5, ' ')}"
+        )
 
 
 def _databases(place: LedgerStorage) -> Iterator[Path]:
@@ -163,17 +166,12 @@ def _vacuum(database: Path, done: Cleaning, *, dry_run: bool) -> None:
     done.waste.append(Waste("free pages of a database", database, pages * size))
 
 
-def _remove_path(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
-def _remove(waste: Waste, done: Cleaning, remove: Callable[[Path], None] = _remove_path) -> bool:
+def _take(done: Cleaning, waste: Waste, below: Path, *, dry_run: bool) -> None:
+    """Remove waste that lies below a folder, or look only."""
     try:
-        remove(waste.path)
+        if not dry_run:
+            remove(waste.path, below)
     except OSError as error:
         done.left.append(f"{waste.path}: cannot be removed ({error.strerror or error})")
-        return False
-    return True
+    else:
+        done.waste.append(waste)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +10,10 @@ from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.ledger.reading import open_study, refuse_no_ledger
 from tune_vfl.ledger.removing import Removal, removal_of
 from tune_vfl.ledger.removing import remove as remove_from_ledger
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.places import home
-from tune_vfl.service.data_copies import remove_copy, unused
+from tune_vfl.machine.removing import remove as remove_path
+from tune_vfl.service.data_copies import remove_copies
 from tune_vfl.service.projecting import show_in_mlflow
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Removed:
         of: the records removed from the ledger.
         runs: the number of removed MLflow runs.
         reports: the deleted folders.
-        data: the deleted folders of copied data files.
+        data: the deleted copies of data files.
         left: sentences on the items that remain.
     """
 
@@ -66,7 +67,8 @@ def remove(removal: Removal) -> Removed:
     removed = Removed(gone)
     _remove_runs(removed)
     _remove_reports(removed)
-    _remove_copies(removed)
+    removed.data, left = remove_copies(gone.files, storage_at(gone.storage))
+    removed.left += left
     return removed
 
 
@@ -97,7 +99,7 @@ def _remove_reports(removed: Removed) -> None:
     for report in sorted(folder.iterdir()) if folder.is_dir() else ():
         if report.name in names:
             try:
-                shutil.rmtree(report)
+                remove_path(report, folder)
                 removed.reports.append(report)
             except OSError as error:
                 removed.left.append(f"report {report}: cannot be removed ({error.strerror or error})")
@@ -107,13 +109,3 @@ def _remove_reports(removed: Removed) -> None:
         removed.left.append(
             f"report {folder / gone.campaign}: is as it was; 'tune-vfl report {gone.campaign}' renews it"
         )
-
-
-def _remove_copies(removed: Removed) -> None:
-    gone = removed.of
-    for copy in unused(gone.campaign or gone.name, gone.storage):
-        try:
-            remove_copy(copy)
-            removed.data.append(copy)
-        except OSError as error:
-            removed.left.append(f"data {copy}: cannot be removed ({error.strerror or error})")
