@@ -72,3 +72,15 @@ def test_a_column_that_gives_a_terminal_orders_is_shown_by_every_verb_that_names
     _, out, _ = run("data", "check", "s.yaml")
     pasted = out.partition("paste this into `dataset`:\n")[2].partition("\n\n")[0].splitlines()[0]
     assert yaml.safe_load(pasted) == {"exclude": [turned]}
+
+
+def test_a_method_that_leaves_the_process_is_no_success(run, monkeypatch):
+    """A plug-in's defense may call sys.exit(0) in the middle of a training: a CI job would be green."""
+    import sys
+
+    from tune_vfl.defenses import Laplace
+
+    monkeypatch.setattr(Laplace, "cut_gradient", lambda *_, **__: sys.exit(0))
+    code, out, err = run("evaluate", "-d", "breast_cancer", "-f", "laplace", "-a", "norm", "--seeds", "1")
+    assert (code, out) == (1, "")
+    assert "left the process by itself (sys.exit, 0)" in err

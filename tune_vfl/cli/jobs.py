@@ -240,7 +240,7 @@ def logs(
     """
     jobs = _open(cluster)[0]
     if not follow:
-        typer.echo(jobs.logs(job), nl=False)
+        emit(jobs.logs(job).rstrip("\n"))
         return
     jobs.follow(job, emit)
 

@@ -58,6 +58,8 @@ class _Answering(TyperGroup):
                 return super().invoke(ctx)
         except Interrupted as interrupted:
             raise typer.Exit(interrupted.exit_code) from interrupted
+        except SystemExit as end:  # a verb ends by typer.Exit: this is a library's, or a plug-in's method
+            raise TuneVflError(f"what this verb ran left the process by itself (sys.exit, {end.code!r})") from end
 
 
 app = typer.Typer(

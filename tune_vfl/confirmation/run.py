@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +24,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import answered
+from tune_vfl.machine.streams import tell
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import Confirmation
 from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
@@ -207,7 +207,7 @@ class Run:
 
     def _say(self, text: str) -> None:
         if self._progress:
-            sys.stderr.write(f"confirm {self._campaign.name}: {text}\n")
+            tell(f"confirm {self._campaign.name}: {text}")
 
 
 def _left(name: str) -> str:

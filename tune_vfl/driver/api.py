@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -15,6 +14,7 @@ from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import StoredStudy, open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.places import home
+from tune_vfl.machine.streams import tell
 from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 
 
@@ -117,5 +117,5 @@ def default_sinks(campaign: PlannedCampaign, storage: str | None = None) -> list
 
         return [page, Recorder(name, spec.tracking, look, report)]
     except Exception as error:  # the ledger is complete without MLflow
-        sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
+        tell(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later")
         return [page]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from contextlib import ExitStack
 from functools import cached_property
@@ -86,7 +85,7 @@ def run_campaign(
         held.enter_context(cluster.quiet_tune())
         lease = held.enter_context(place.lease(name, take_over=take_over, room=capacity_key(spec.resources)))
         if lease.taken_from is not None:
-            sys.stderr.write(f"{name!r} is taken over from {lease.taken_from}\n")
+            tell(f"{name!r} is taken over from {lease.taken_from}")
         ledgers = Ledger.of_campaign(campaign, place, lease)
         try:
             with answered(lambda: f"{name}: left; {_kept_by(name)}"):
@@ -112,7 +111,7 @@ class _Run:
         work: TrainableSpec | None,
         lease: Lease,
         *,
-        other_code: bool,
+        other_code: bool = False,
     ) -> None:
         self._name, self._ledgers, self._given, self._lease = campaign.name, ledgers, work, lease
         self._other_code = other_code
@@ -208,7 +207,7 @@ class _Run:
             )
             if not stopped and (deadline is None or time.monotonic() <= deadline):
                 raise TuneVflError(said)
-            sys.stderr.write(f"{said}\n")
+            tell(f"{said}")
         if owed:
             why = "stopped" if stopped else "out of time"
             self._say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")

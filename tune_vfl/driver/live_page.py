@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tune_vfl.machine.runtime import return_memory
+from tune_vfl.machine.streams import tell
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 
@@ -97,5 +97,5 @@ class LivePage:
     def _written(self, page: Path, goes: str) -> None:
         return_memory()
         if not self._shown:
-            sys.stderr.write(f"{self._name}: {page} shows how it {goes}\n")
+            tell(f"{self._name}: {page} shows how it {goes}")
         self._shown = True

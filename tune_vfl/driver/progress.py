@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tune_vfl.machine.visible_text import visible
 from tune_vfl.metrics.pareto import GrowingFront
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class ProgressReport:
 
     def say(self, message: str) -> None:
         """Write a line of its own."""
+        message = visible(message)  # of a worker's error, for example
         if self._bar is not None:
             self._bar.console.print(f"{self._name}: {message}", markup=False, highlight=False)
         else:

@@ -6,12 +6,13 @@ They are called in a thread of their own, and an error in one never stops a sear
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 import time
 from contextlib import suppress
 from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol
+
+from tune_vfl.machine.streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,5 +168,4 @@ class SinkObserver:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"tune-vfl: {text}\n")
-    sys.stderr.flush()
+    tell(f"tune-vfl: {text}")

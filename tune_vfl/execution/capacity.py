@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import SpecError, UnreachableError
 from tune_vfl.machine.process_identity import boot_id
+from tune_vfl.machine.streams import tell
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.lease import Lease
@@ -123,7 +123,7 @@ class Capacity:
                 else ""
             )
             raise SpecError(f"resources: {wants}, but there are {there}{also}; ask for less")
-        sys.stderr.write(f"tune-vfl: no node of the cluster has room yet: {wants}; waiting for one to join\n")
+        tell(f"tune-vfl: no node of the cluster has room yet: {wants}; waiting for one to join")
 
 
 def startable(resources: Resources, bootstrap: Path = BOOTSTRAP) -> int | None:

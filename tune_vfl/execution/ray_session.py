@@ -24,6 +24,7 @@ from tune_vfl.machine.ray_folder import PREFIX, RayFolder
 from tune_vfl.machine.runtime import usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import SIGNALS
+from tune_vfl.machine.streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -151,7 +152,7 @@ def _start_patiently() -> None:
                     f"Ray did not start on this machine, {STARTS} times: {error} Is the machine short of memory, or "
                     "busy with other work? Run 'tune-vfl doctor' and try again; nothing was lost"
                 ) from error
-            sys.stderr.write("tune-vfl: Ray did not start in its time; trying once more\n")
+            tell("tune-vfl: Ray did not start in its time; trying once more")
 
 
 def _start_here() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,6 +13,7 @@ from ray.tune import Callback
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.network import listens
+from tune_vfl.machine.streams import tell
 
 _EVERY_SECONDS = 10.0
 # Seconds by which a pack may exceed the limits of its trials: to load its libraries, and to end.
@@ -84,8 +84,7 @@ def _own_head() -> Callable[[], bool]:
 
 
 def _leave() -> None:
-    sys.stderr.write(f"tune-vfl: {_DIED}\n")
-    sys.stderr.flush()
+    tell(f"tune-vfl: {_DIED}")
     os._exit(RayDiedError.exit_code)
 
 

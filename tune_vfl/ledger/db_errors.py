@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy.exc import DBAPIError
 
 from tune_vfl.errors import UnreachableError
+from tune_vfl.machine.streams import tell
 
 T = TypeVar("T")
 
@@ -200,7 +200,7 @@ def retry(attempt: Callable[[], T]) -> T:
                 raise
             if begun is None:
                 begun = time.monotonic()
-                sys.stderr.write(f"tune-vfl: the ledger {error.place}: {error.trouble.what}; waiting for it\n")
+                tell(f"tune-vfl: the ledger {error.place}: {error.trouble.what}; waiting for it")
             elif time.monotonic() - begun > PATIENCE_SECONDS:
                 raise LedgerTroubleError(error.place, error.trouble, time.monotonic() - begun) from error
         time.sleep(pause)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from tune_vfl.machine.filesystems import network_file_system
 from tune_vfl.machine.passwords import from_environment, hide_password, usable
 from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
 from tune_vfl.machine.process_identity import boot_id
+from tune_vfl.machine.streams import tell
 
 # How sqlite says that a file is no database, or not a whole one.
 DAMAGED = ("file is not a database", "disk image is malformed")
@@ -69,7 +69,7 @@ class SqliteFile(LedgerStorage):
 
     def _prepare(self) -> None:
         if kind := self.network:
-            _say_once(f"tune-vfl: the ledger {self.shown} lies on {kind}: {ONE_MACHINE}\n")
+            _say_once(f"tune-vfl: the ledger {self.shown} lies on {kind}: {ONE_MACHINE}")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # for its user alone, whatever the umask
@@ -177,7 +177,7 @@ def storage_at(given: str | None = None) -> LedgerStorage:
 
 @cache
 def _say_once(text: str) -> None:
-    sys.stderr.write(text)
+    tell(text)
 
 
 def _begin_reading(connection: Connection) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from tune_vfl.machine.removing import remove
+from tune_vfl.machine.streams import tell
 
 
 def token_file() -> Path:
@@ -42,7 +42,7 @@ def keep_private(path: Path) -> None:
         if held.st_uid != os.getuid() or not held.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             return
         path.chmod(0o600)
-        sys.stderr.write(f"tune-vfl: {path} could be read by other users of this machine; it is yours alone now\n")
+        tell(f"tune-vfl: {path} could be read by other users of this machine; it is yours alone now")
 
 
 def _make_token(path: Path) -> None:

@@ -10,6 +10,8 @@ import unicodedata
 from contextlib import suppress
 from pathlib import Path
 
+from tune_vfl.machine.visible_text import visible
+
 _STDERR = 2
 _NEAREST = {"±": "+/-", "…": "...", "→": "->", "×": "x", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "’": "'"}
 
@@ -32,7 +34,7 @@ class Messages(io.TextIOWrapper):
 def tell(line: str) -> None:
     """Write a line to stderr; the work goes on where it cannot be written."""
     with suppress(OSError, ValueError):  # a full disk, a reader that has gone, a closed stream
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{visible(line)}\n")
         sys.stderr.flush()
 
 

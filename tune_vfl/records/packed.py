@@ -25,7 +25,7 @@ from tune_vfl.spec.constraints import Constraints
 
 PACKED_SCHEMA = "tune-vfl/packed/1"
 
-Count = Field(ge=0)
+Count = Field(ge=0, lt=2**31)
 
 
 class _Asked(BaseModel):
@@ -60,10 +60,10 @@ class PackedStudy(Strict):
     spec: dict[str, Any]
     cell: dict[str, Any]
     space: dict[str, Any]
-    measure: int
+    measure: int = Field(ge=1, lt=2**31)
     data: str
     coverage: Coverage | None = None
-    trials: int = Field(ge=1)
+    trials: int = Field(ge=1, lt=2**31)
     reference_scores: References | None = None
     reference_point: tuple[FiniteFloat, FiniteFloat] | None = None
     baseline: Outcome | None = None

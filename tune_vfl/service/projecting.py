@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from tune_vfl.ledger.reading import open_study
+from tune_vfl.machine.streams import tell
 
 if TYPE_CHECKING:
     from tune_vfl.ledger.reading import StoredStudy
@@ -22,4 +22,4 @@ def show_in_mlflow(found: StoredStudy) -> None:
         shown = open_study(found.campaign or found.name, found.storage).record()
         Recorder(shown.name, shown.studies[0].spec.tracking).sync(shown)
     except Exception as error:  # MLflow is a projection: the ledger is complete without it
-        sys.stderr.write(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later\n")
+        tell(f"tune-vfl: MLflow is not recorded: {error}; 'tune-vfl doctor --repair' rebuilds it later")

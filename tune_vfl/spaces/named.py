@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from tune_vfl.data.base import Dataset
@@ -18,6 +17,7 @@ from tune_vfl.spaces.recipe import dimensions, own_values
 from tune_vfl.spaces.space import Space, fitted, parse_space
 from tune_vfl.spec import FederationName, Strict, StudySpec, explain
 from tune_vfl.spec.cell import Cell, Mode
+from tune_vfl.spec.yaml_text import load_yaml
 
 
 @cache
@@ -48,7 +48,7 @@ def named_spaces(defense: str) -> dict[str, Space]:
             f"set, defense: {{name: {defense}, {space}}}; for one setting give params in place of space; its "
             f"parameters: {', '.join(params) or 'none'}"
         )
-    raw = yaml.safe_load(file.read_text(encoding="utf-8"))
+    raw = load_yaml(file.read_text(encoding="utf-8"), f"search_spaces/{defense}.yaml")
     if not isinstance(raw, dict):
         raise SpecError(f"search_spaces/{defense}.yaml: expected a mapping of named spaces")
     return {name: parse_space(body, f"search_spaces/{defense}.yaml: {name}") for name, body in raw.items()}

@@ -71,7 +71,7 @@ class Training(Strict):
     ``protect_own_bottom``: the defense also changes the gradient of the label party's own bottom model.
     """
 
-    epochs: int = Field(30, ge=1)
+    epochs: int = Field(30, ge=1, le=1_000_000)
     batch_size: int = Field(256, ge=2)
     optimizer: Literal["adam", "sgd"] = "adam"
     lr: float = Field(1e-3, gt=0)

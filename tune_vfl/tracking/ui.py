@@ -10,8 +10,8 @@ import socket
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from tune_vfl.errors import TuneVflError, UsageError
 from tune_vfl.machine import children
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import resolve_uri, sqlite_path, sqlite_uri
+from tune_vfl.machine.web import Server
 from tune_vfl.tracking import store
 
 if TYPE_CHECKING:
@@ -125,10 +126,11 @@ def _run(arguments: list[str], variables: Mapping[str, str], begun: Callable[[Po
 
 def _listens(server: Popen[str], url: str) -> bool:
     """Wait until the server answers; return whether it does, False where it ended."""
-    end, direct = time.monotonic() + PATIENCE_SECONDS, urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    end = time.monotonic() + PATIENCE_SECONDS
     while server.poll() is None:
-        with contextlib.suppress(OSError), direct.open(url, timeout=5):
-            return True
+        with contextlib.suppress(OSError):
+            if Server(url).request("", timeout=5, most=1).status == HTTPStatus.OK:
+                return True
         if time.monotonic() > end:
             raise TuneVflError(f"MLflow does not answer at {url} after {PATIENCE_SECONDS:.0f} s")
         time.sleep(0.1)
