@@ -65,7 +65,9 @@ def test_a_run_of_one_part_tells_listeners_of_the_whole_campaign() -> None:
     part = Ledger.open("whole-gaussian")
     told: list[tuple[str, int]] = []
     with storage_at().lease("whole") as lease:
-        run = _Run(PlannedCampaign.of(part.study), [part], TrainableSpec(SimulatedTrainable, {}), lease)
+        run = _Run(
+            PlannedCampaign.of(part.study), [part], TrainableSpec(SimulatedTrainable, {}), lease, other_code=False
+        )
         hears = SimpleNamespace(on_study=lambda record: told.append((record.name, len(record.trials))))
         run._tell_all(cast(Any, hears))
     part.close()
