@@ -152,7 +152,7 @@ def test_submit_wait_and_read_the_front_back(head, tmp_path, monkeypatch, capsys
     assert study["trials"]["ok"] == 3
     assert study["front"]
     assert token not in out + err
-    (copy,) = (there / "data" / "tiny-job").glob("*/loans.csv")
+    (copy,) = (there / "data").glob("*/tiny-job/*/loans.csv")
     assert (copy.read_bytes(), copy.stat().st_mode & 0o777) == ((tmp_path / "loans.csv").read_bytes(), 0o600)
     (tmp_path / "loans.csv").unlink()
     # What was read back is what the ledger on the cluster holds.

@@ -12,6 +12,7 @@ from tests.helpers.side_measurements import Asking
 from trainables.cell import CellTrainable
 from tune_vfl.driver import api
 from tune_vfl.driver.search_packs import SearchPacks
+from tune_vfl.evaluation.code import bytes_of_code
 from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
@@ -45,7 +46,7 @@ def test_what_was_run_comes_back_from_the_ledger(home: Path, monkeypatch: pytest
 def test_a_workers_answer_is_stored_once_and_a_late_failure_changes_nothing() -> None:
     reference = Asking("references")
     searcher = PackSearcher(SearchPacks([], [reference]), lambda: 8, {})
-    sent = {"asks": "references", "version": VERSION, "seconds": None, "options": {}}
+    sent = {"asks": "references", "version": VERSION, "code": bytes_of_code(), "seconds": None, "options": {}}
     assert searcher.suggest("first0") == sent
     searcher.on_trial_result("first0", {"outcomes": ["answer"]})
     assert reference.answers == ["answer"]

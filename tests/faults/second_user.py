@@ -74,11 +74,11 @@ class Other:
         os.setuid(self.account.pw_uid)
 
     @contextmanager
-    def listening(self, note: Path) -> Iterator[int]:
+    def listening(self, note: Path, port: int = 0) -> Iterator[int]:
         """Listen on loopback as that account, answer like a dashboard that takes every token, and note what comes."""
         note.touch()
         note.chmod(0o666)
-        port = free_port()
+        port = port or free_port()
         if (child := os.fork()) == 0:
             self.become()
             with socket.create_server(("127.0.0.1", port)) as mine:
@@ -107,7 +107,8 @@ class First:
         self.temporary.chmod(0o1777)
         self._started: list[subprocess.Popen[bytes]] = []
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "TUNE_VFL_DATA") if name in os.environ}
-        ours = {"HOME": self.at, "TUNE_VFL_HOME": self.home, "TMPDIR": self.temporary, "SECRET": SECRET}
+        ours = {"HOME": self.at, "TUNE_VFL_HOME": self.home, "TMPDIR": self.temporary, "TUNE_VFL_HOSTS": "db.example"}
+        ours |= dict.fromkeys(("SECRET", "MLFLOW_TRACKING_TOKEN", "PGPASSWORD"), SECRET)
         self.environment = {**kept, **{name: str(value) for name, value in ours.items()}, "RAY_AUTH_MODE": "token"}
         self._as_usual: dict[str, Any] = {"env": self.environment, "cwd": self.at, "umask": 0o022}
 
@@ -251,11 +252,25 @@ def attempts(first: First, other: Other, work: Path) -> Iterator[tuple[str, Atte
     with other.listening(work / "heard-by-dashboard") as port:
         done = first.runs("jobs", "list", "--address", f"http://127.0.0.1:{port}")
         yield "a listener where the dashboard is expected", heard(work / "heard-by-dashboard", done)
-    with other.listening(work / "heard-by-tracking") as port:
-        spec = work / "spec.yaml"
-        spec.write_text(SPEC.format(port=port))
-        done = first.runs("search", spec)
-        yield "a spec with ${env:SECRET} in a URL", heard(work / "heard-by-tracking", done)
+    ends = work / "spec.yaml"
+    ends.write_text(SPEC + "tracking: null\n")
+    yield (
+        "the port of a forward that ended: jobs logs",
+        forward_that_ends(first, other, work / "heard-by-logs", "jobs", "logs", "job", "--follow"),
+    )
+    yield (
+        "the port of a forward that ended: submit",
+        forward_that_ends(first, other, work / "heard-by-submit", "submit", ends, "--wait"),
+    )
+    yield "127.0.0.1 beside a server of one's own at [::]", beside_all_of_ipv6(first, other, work / "heard-beside")
+    for number, (way, line) in enumerate(SENT.items()):
+        with other.listening(work / f"heard-by-spec-{number}") as port:
+            spec = work / f"spec-{number}.yaml"
+            spec.write_text(SPEC + line.format(port=port))
+            done = first.runs("search", spec)
+            yield way, heard(work / f"heard-by-spec-{number}", done)
+    yield "modules planted in the working folder", planted_modules(first, other, work)
+    yield "a home planted in the working folder", planted_home(first, other, work)
     bomb = work / "bomb.study"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("trials.jsonl", "w") as into:
         for _ in range(70):
@@ -270,9 +285,140 @@ study: theirs
 dataset: breast_cancer
 defense: laplace
 attacks: [norm]
-budget: {{trials: 1, seeds: 1}}
-tracking: http://x:${{env:SECRET}}@127.0.0.1:{port}/x
+budget: {trials: 1, seeds: 1}
+training: {epochs: 1}
 """
+SENT = {
+    "a spec with ${env:SECRET} in a URL": "tracking: http://x:${{env:SECRET}}@127.0.0.1:{port}/x\n",
+    "a spec with ${env:SECRET} for one's own host, and another one in the query": (
+        "storage: postgresql://x:${{env:SECRET}}@db.example/x?%68ost=127.0.0.1&%70ort={port}\n"
+    ),
+    "a spec's tracking server, while MLFLOW_TRACKING_TOKEN is exported": "tracking: http://127.0.0.1:{port}\n",
+    "a spec's database, while PGPASSWORD is exported": "storage: postgresql://x@127.0.0.1:{port}/y\n",
+}
+PLANTED = ("numpy.py", "trainables.py", "tune_vfl.py", "mlflow.py", "torch.py", "sitecustomize.py", "c++", "ps")
+
+
+def planted_modules(first: First, other: Other, work: Path) -> Attempt:
+    """Plant modules and programs in a folder that everybody can write, in which the first account works."""
+    folder, mark = work / "shared", work / "marks"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    mark.touch()
+    mark.chmod(0o666)
+
+    def plant() -> Attempt:
+        for name in PLANTED:
+            module, program = f"open({str(mark)!r}, 'a').write({name!r})", f"#!/bin/sh\necho {name} >> {mark}"
+            line = module if name.endswith(".py") else program
+            (folder / name).write_text(f"{line}\n")
+            (folder / name).chmod(0o755)
+        return True, ""
+
+    assert other.tries(plant)[0]
+    (work / "plain.yaml").write_text(SPEC)
+    command = Path(sys.executable).with_name("tune-vfl")
+    how: dict[str, Any] = {"env": {**first.environment, "PATH": f":.:{first.environment['PATH']}"}, "cwd": folder}
+    ended = []
+    for verb in (("search", str(work / "plain.yaml")), ("doctor",)):
+        ran = subprocess.run([command, *verb], **how, capture_output=True, text=True, check=False, timeout=300)
+        ended.append(ran.returncode)
+    port = free_port()
+    silent = subprocess.DEVNULL
+    ui = subprocess.Popen([command, "ui", "--port", str(port)], **how, stdout=silent, stderr=silent)
+    try:
+        wait_for(port)
+    finally:
+        ui.terminate()
+        ui.wait()
+    ran = mark.read_text()
+    return bool(ran) or ended[0] != 0, f"ran {ran or 'nothing'}; search and doctor ended {ended}"
+
+
+def planted_home(first: First, other: Other, work: Path) -> Attempt:
+    """Plant ``./tune-vfl-home`` where the first account stands, who names no home."""
+    folder = work / "standing"
+    folder.mkdir()
+    folder.chmod(0o1777)
+
+    def plant() -> Attempt:
+        (folder / "tune-vfl-home").mkdir(mode=0o777)
+        return True, ""
+
+    assert other.tries(plant)[0]
+    environment = {name: value for name, value in first.environment.items() if name != "TUNE_VFL_HOME"}
+    words = [sys.executable, "-m", "tune_vfl", "studies"]
+    ran = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    return ran.returncode != 2, ran.stderr.strip()
+
+
+FORWARD = """
+import json, ray, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+job = {"type": "SUBMISSION", "submission_id": "job", "job_id": None, "status": "RUNNING", "entrypoint": "x"}
+paths = {"/api/version": {"version": "4", "ray_version": ray.__version__, "ray_commit": ""}, "/api/jobs/": []}
+paths["/api/jobs/job/logs"] = {"logs": "begun\\n\\n"}
+class Answers(BaseHTTPRequestHandler):
+    def do_GET(self):
+        given = self.headers["Authorization"]
+        if "jobs" in sys.argv:
+            paths["/api/jobs/"] = [job]
+        known = self.path in paths or "/api/packages/" in self.path
+        self.say(401 if not given else 200 if known else 404, paths.get(self.path, {}))
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        paths["/api/jobs/"] = [job]
+        self.say(200, {"job_id": "job", "submission_id": "job"})
+    def say(self, status, answer):
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_forever()
+"""
+TAKEN_SECONDS = 30.0
+
+
+def forward_that_ends(first: First, other: Other, note: Path, *verb: object) -> Attempt:
+    """Follow a job through a forward of one's own that ends, after which the second account has its port."""
+    port = free_port()
+    first.starts(sys.executable, "-c", FORWARD, port, verb[0])
+    forward = first._started[-1]
+    wait_for(port)
+    log = first.at / f"{verb[0]}.out"
+    first.starts(sys.executable, "-m", "tune_vfl", *verb, "--cluster", f"http://127.0.0.1:{port}")
+    following, log = first._started[-1], first.at / f"{Path(sys.executable).name}.log"
+    until = time.monotonic() + 120
+    while b"begun" not in log.read_bytes() and time.monotonic() < until:
+        time.sleep(0.1)
+    forward.kill()
+    forward.wait()
+    with other.listening(note, port):
+        time.sleep(TAKEN_SECONDS)
+        waits = following.poll() is None
+        following.kill()
+        following.wait()
+    said = "waits" if waits else f"ended {following.returncode}"
+    return (
+        b"Bearer" in note.read_bytes() or b"begun" not in log.read_bytes(),
+        f"heard {len(note.read_bytes())} bytes; the verb {said}",
+    )
+
+
+def beside_all_of_ipv6(first: First, other: Other, note: Path) -> Attempt:
+    """Listen at 127.0.0.1 with the port at which a server of the first account has all IPv6 addresses."""
+    with other.listening(note) as port:
+        listen = "socket.create_server(('::', int(sys.argv[1])), family=socket.AF_INET6)"
+        first.starts(sys.executable, "-c", f"import socket, sys, time; s = {listen}; time.sleep(600)", port)
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with suppress(OSError), socket.create_connection(("::1", port), timeout=1):
+                break
+            time.sleep(0.1)
+        return heard(note, first.runs("jobs", "list", "--address", f"http://127.0.0.1:{port}"))
 
 
 def planted_folder(first: First, other: Other, work: Path) -> Attempt:
