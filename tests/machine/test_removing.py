@@ -1,13 +1,11 @@
-"""What is deleted is this user's, below the folder that was named; a link is never followed; nothing else deletes."""
+"""What is deleted is this user's, below the folder that was named; a link is never followed."""
 
-import ast
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks.house import ROOT, files, tree_of
 from tune_vfl.machine.removing import remove, remove_empty
 
 
@@ -119,36 +117,3 @@ def test_empty_folders_go_up_to_the_one_that_was_named(tmp_path: Path) -> None:
     (tmp_path / "a" / "file").unlink()
     remove_empty(tmp_path / "a", tmp_path / "a")
     assert (tmp_path / "a").is_dir()
-
-
-DELETES = {"unlink", "rmtree", "rmdir", "removedirs"}
-OF_OS = {"remove", "unlink", "rmdir", "removedirs"}
-
-
-def deletions(tree: ast.AST) -> list[int]:
-    """The lines that name a function of the standard library that deletes."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module in ("os", "shutil"):
-            found += [node.lineno for alias in node.names if alias.name in DELETES | OF_OS]
-        if isinstance(node, ast.Attribute):
-            of_os = isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr in OF_OS
-            found += [node.lineno] * (of_os or node.attr in DELETES)
-    return found
-
-
-def test_nothing_else_in_the_shipped_code_deletes() -> None:
-    trees = {str(path.relative_to(ROOT)): tree_of(path) for path in files()}
-    assert {name for name, tree in trees.items() if deletions(tree)} == {"tune_vfl/machine/removing.py"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["path.unlink()", "import shutil\nshutil.rmtree(p)", "os.remove(p)", "from os import remove", "map(Path.rmdir, p)"],
-)
-def test_every_way_to_delete_is_seen(text: str) -> None:
-    assert deletions(ast.parse(text))
-
-
-def test_what_is_taken_out_of_a_list_is_none() -> None:
-    assert not deletions(ast.parse("things.remove(x)\nremove(path, below)"))

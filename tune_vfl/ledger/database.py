@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, NullPool, Pool, func, select
+from sqlalchemy import URL, Connection, Engine, NullPool, Pool, create_engine, event, func, select
 
-from tune_vfl.errors import StudyError
+from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.damage import damage_named
 from tune_vfl.ledger.db_errors import LedgerGoneError, retry, translated
 from tune_vfl.ledger.lease import Clock, Lease, holders_in
@@ -47,8 +47,25 @@ class LedgerStorage(ABC):
         """Serialize this transaction with all others that call this method."""
 
     @abstractmethod
+    def _connecting(self) -> tuple[URL, dict[str, Any]]:
+        """Return the URL with its driver and the arguments of an engine by which it connects."""
+
+    @abstractmethod
+    def _moments(self, *, writes: bool) -> Mapping[str, Callable[..., None]]:
+        """Return what is to be done when a connection or a transaction begins, by SQLAlchemy's names of the events."""
+
     def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
-        """Return an engine; a writing one locks a sqlite file from the start of each transaction."""
+        """Return an engine: the one function that connects to a database; the URL has passed :func:`usable`."""
+        url, how = self._connecting()
+        try:
+            engine = create_engine(url, **how, **({"pool_pre_ping": True} if pool is None else {"poolclass": pool}))
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"the ledger {self.shown}: PostgreSQL needs psycopg; python -m pip install 'tune-vfl[postgres]'"
+            ) from error
+        for moment, do in self._moments(writes=writes).items():
+            event.listen(engine, moment, do)
+        return engine
 
     @abstractmethod
     def _prepare(self) -> None:

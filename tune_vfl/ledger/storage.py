@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, Pool, event
+from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import OperationalError
 
 from tune_vfl.errors import UnreachableError, UsageError
@@ -85,7 +86,7 @@ class SqliteFile(LedgerStorage):
 
         retry(connect)  # sqlite does not wait where two turn the log on at once
 
-    def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
+    def _connecting(self) -> tuple[URL, dict[str, Any]]:
         def connect() -> sqlite3.Connection:
             # A file that is not there is not made. The driver begins no transaction by itself, so that one that will
             # write can lock the file when it begins.
@@ -94,13 +95,10 @@ class SqliteFile(LedgerStorage):
                 place, uri=True, timeout=_ATTEMPT_SECONDS, isolation_level=None, check_same_thread=False
             )
 
-        engine = sqlalchemy.create_engine(self.url, poolclass=pool, creator=connect)
-        if writes:
-            event.listen(engine, "connect", _log_ahead)
-            event.listen(engine, "begin", self._begin_writing)
-        else:
-            event.listen(engine, "begin", _begin_reading)
-        return engine
+        return make_url(self.url), {"creator": connect}
+
+    def _moments(self, *, writes: bool) -> Mapping[str, Callable[..., None]]:
+        return {"connect": _log_ahead, "begin": self._begin_writing} if writes else {"begin": _begin_reading}
 
     def _begin_writing(self, connection: Connection) -> None:
         """Lock the file, and refuse one to which its path does not lead any more: nobody would find what is written."""
@@ -134,20 +132,13 @@ class PostgresServer(LedgerStorage):
     def _prepare(self) -> None:
         """Nothing: the database is made by its owner."""
 
-    def _engine(self, pool: type[Pool] | None, *, writes: bool) -> Engine:
+    def _connecting(self) -> tuple[URL, dict[str, Any]]:
         # psycopg 3 is what the extra installs; the bare scheme would ask for psycopg2.
-        url = sqlalchemy.make_url(self.url).set(drivername="postgresql+psycopg")
-        connecting = {key: value for key, value in _CONNECTING.items() if key not in url.query}
-        how: dict[str, Any] = {"pool_pre_ping": True} if pool is None else {"poolclass": pool}
-        try:
-            engine = sqlalchemy.create_engine(url, connect_args=connecting, **how)
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"the ledger {self.shown}: PostgreSQL needs psycopg; python -m pip install 'tune-vfl[postgres]'"
-            ) from error
-        if writes:
-            event.listen(engine, "connect", _limit_connection)
-        return engine
+        url = make_url(self.url).set(drivername="postgresql+psycopg")
+        return url, {"connect_args": {key: value for key, value in _CONNECTING.items() if key not in url.query}}
+
+    def _moments(self, *, writes: bool) -> Mapping[str, Callable[..., None]]:
+        return {"connect": _limit_connection} if writes else {}
 
 
 def storage_at(given: str | None = None) -> LedgerStorage:

@@ -19,10 +19,13 @@ _SECRET = re.compile(
 )
 _FOLDER = "/"
 
+Child = subprocess.Popen[str]
+"""A child process that was started."""
+
 
 def start(
     words: Sequence[str], variables: Mapping[str, str] | None = None, *, secrets: bool = False, **pipes: Any
-) -> subprocess.Popen[str]:
+) -> Child:
     """Start a program.
 
     Args:

@@ -103,7 +103,7 @@ def _version(name: str) -> str | None:
 def torchvision() -> Check:
     """Check torch and torchvision for the same device: a CUDA torchvision beside a CPU torch cannot be imported.
 
-    The result is cached in the process: a subprocess imports both, which takes seconds.
+    The result is cached in the process: a child process imports both, which takes seconds.
     """
     code = (
         "from tune_vfl.machine.vision import import_torchvision, is_mended; import torch; tv = import_torchvision(); "

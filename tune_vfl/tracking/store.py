@@ -9,8 +9,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.storage import DAMAGED
@@ -29,7 +28,7 @@ def artifact_folder(uri: str, study: str) -> str | None:
 
 def local_path(uri: str) -> Path:
     """Return the path in a ``file:`` URL."""
-    return Path(url2pathname(urlsplit(uri).path)).absolute()
+    return Path(unquote(urlsplit(uri).path)).absolute()
 
 
 def is_elsewhere(location: str, uri: str, study: str) -> bool:
@@ -64,18 +63,26 @@ def quiet() -> None:
 def client(uri: str) -> MlflowClient:
     """Return a client of a tracking server that answers; the embedded database is created when it is missing.
 
+    Args:
+        uri: from :func:`tune_vfl.machine.places.resolve_uri`.
+
     Raises:
         UnreachableError: when it does not answer, or refuses.
     """
+    try:
+        _create_sqlite(uri)
+        return _answering(uri)
+    except Exception as error:
+        raise UnreachableError(explained(error, uri)) from error
+
+
+def _answering(uri: str) -> MlflowClient:
+    """Return a client of a tracking store that has answered: the one function that connects to one."""
     quiet()
     import mlflow
 
-    try:
-        _create_sqlite(uri)
-        found = mlflow.MlflowClient(tracking_uri=uri)
-        found.search_experiments(max_results=1)
-    except Exception as error:
-        raise UnreachableError(explained(error, uri)) from error
+    found = mlflow.MlflowClient(tracking_uri=uri)
+    found.search_experiments(max_results=1)
     return found
 
 
@@ -138,9 +145,7 @@ def _create_sqlite(uri: str) -> None:
 
 def _make_tables(path: Path) -> None:
     """Create MLflow's tables in a file with a write-ahead log: readers (the UI) do not block the writer."""
-    import mlflow
-
-    mlflow.MlflowClient(tracking_uri=sqlite_uri(path)).search_experiments(max_results=1)
+    _answering(sqlite_uri(path))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tune_vfl.errors import TuneVflError, UsageError
 from tune_vfl.machine import children
@@ -21,9 +20,6 @@ from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import resolve_uri, sqlite_path, sqlite_uri
 from tune_vfl.machine.web import Server
 from tune_vfl.tracking import store
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 USER = "tune-vfl"
 PATIENCE_SECONDS = 120.0
@@ -100,14 +96,14 @@ def serve(uri: str | None = None, port: int = 5000, *, ready: Callable[[str], No
         }
         place = f"127.0.0.1:{port}{prefix}"
 
-        def begun(server: Popen[str]) -> None:
+        def begun(server: children.Child) -> None:
             if _listens(server, f"http://{place}/health"):
                 ready(f"http://{USER}:{password}@{place}/")
 
         return _run(command(port), variables, begun)
 
 
-def _run(arguments: list[str], variables: Mapping[str, str], begun: Callable[[Popen[str]], None]) -> int:
+def _run(arguments: list[str], variables: Mapping[str, str], begun: Callable[[children.Child], None]) -> int:
     """Run a server until it ends or this process is stopped; end its children too, which MLflow would leave behind."""
     # In a separate session the server and its children form one process group, which can be ended together.
     server = children.start(arguments, variables, secrets=True, start_new_session=True)
@@ -124,7 +120,7 @@ def _run(arguments: list[str], variables: Mapping[str, str], begun: Callable[[Po
         server.wait()
 
 
-def _listens(server: Popen[str], url: str) -> bool:
+def _listens(server: children.Child, url: str) -> bool:
     """Wait until the server answers; return whether it does, False where it ended."""
     end = time.monotonic() + PATIENCE_SECONDS
     while server.poll() is None:
