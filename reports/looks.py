@@ -1,8 +1,9 @@
-"""Color and marker shape of each defense in figures, distinct in color-blind vision and in gray print."""
+"""The looks of figures: a color and a marker shape for each defense, distinct in color-blind and in gray print."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255")
@@ -45,3 +46,17 @@ def _look(place: int) -> Look:
     # Each round pairs every color with the next shape.
     around = place // len(COLORS)
     return Look(place % len(COLORS), SHAPES[(place + around) % len(SHAPES)])
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """Draw with matplotlib's defaults in a block, whatever a ``matplotlibrc`` of the working folder or the user says.
+
+    One that another account has planted could run TeX, and figures of two machines would differ.
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams["svg.hashsalt"], mpl.rcParams["svg.fonttype"] = "tune-vfl", "none"
+        yield

@@ -5,6 +5,8 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from reports.looks import own_settings
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,17 +38,18 @@ def drawn(models: Sequence[Lines]) -> bytes:
     across = max(len(images) for _, images in lines)
     height, width = lines[0][1].shape[-2:]
     size = (2.7 + 0.75 * across, 0.75 * height / width * len(lines) + 0.2)
-    drawing = Figure(figsize=size, dpi=110, facecolor="white")
-    FigureCanvasAgg(drawing)
-    left = 2.6 / drawing.get_figwidth()
-    edges = {"left": left, "right": 0.995, "bottom": 0.01, "top": 0.99}
-    grid = drawing.add_gridspec(len(lines), across, wspace=0.05, hspace=0.06, **edges)
-    for at, (name, images) in enumerate(lines):
-        for place in range(across):
-            _image(drawing.add_subplot(grid[at, place]), images, place)
-        drawing.text(left - 0.01, 1 - (at + 0.5) / len(lines), name, ha="right", va="center", fontsize=9)
-    held = BytesIO()
-    drawing.savefig(held, format="png")
+    with own_settings():
+        drawing = Figure(figsize=size, dpi=110, facecolor="white")
+        FigureCanvasAgg(drawing)
+        left = 2.6 / drawing.get_figwidth()
+        edges = {"left": left, "right": 0.995, "bottom": 0.01, "top": 0.99}
+        grid = drawing.add_gridspec(len(lines), across, wspace=0.05, hspace=0.06, **edges)
+        for at, (name, images) in enumerate(lines):
+            for place in range(across):
+                _image(drawing.add_subplot(grid[at, place]), images, place)
+            drawing.text(left - 0.01, 1 - (at + 0.5) / len(lines), name, ha="right", va="center", fontsize=9)
+        held = BytesIO()
+        drawing.savefig(held, format="png")
     return held.getvalue()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.figure import Axis, Figure, Mark, Marks, Span, ticks
 from reports.labels import Box, Placed, Wish, boxes_around, place
-from reports.looks import COLORS
+from reports.looks import COLORS, own_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,15 +74,14 @@ def drawn(figure: Figure) -> Drawing:
 
 def files_of(figure: Figure) -> dict[str, bytes]:
     """Return the figure as ``NAME.png`` (200 dpi) and ``NAME.svg``; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
-    drawing, made = drawn(figure), {}
+    made = {}
     kinds: tuple[tuple[str, dict[str, Any]], ...] = (
         ("png", {"dpi": 200, "metadata": {"Software": None}, "pil_kwargs": {"compress_level": 2}}),
         # The resolution of raster images in it.
         ("svg", {"dpi": 120, "metadata": {"Date": None, "Title": figure.title}}),
     )
-    with mpl.rc_context({"svg.hashsalt": "tune-vfl", "svg.fonttype": "none"}):
+    with own_settings():
+        drawing = drawn(figure)
         drawing.draw_without_rendering()
         around = drawing.get_tightbbox().padded(0.15)
         for kind, how in kinds:

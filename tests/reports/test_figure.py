@@ -263,3 +263,15 @@ def test_the_parameter_that_decides_matters_most_and_few_settings_say_nothing():
     assert importances(few) == []
     assert parallel(few) is None
     assert importances(study_of(*points)) == []  # a single parameter
+
+
+def test_no_settings_of_the_working_folder_or_the_user_draw(monkeypatch):
+    """A planted ``matplotlibrc`` could run TeX with what it says."""
+    import matplotlib as mpl
+
+    figure = figure_of(study_of((0.9, 0.8), (0.8, 0.3)))
+    plain = files_of(figure)
+    monkeypatch.setitem(mpl.rcParams, "text.usetex", True)
+    monkeypatch.setitem(mpl.rcParams, "lines.linewidth", 30)
+    assert files_of(figure) == plain
+    assert mpl.rcParams["text.usetex"], "put back"

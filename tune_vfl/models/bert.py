@@ -109,13 +109,13 @@ class Bert(Architecture[BertOptions]):
     def _pretrained(self) -> Any:
         transformers, name = auto(), str(self.options.pretrained)
         try:
-            config = transformers.AutoConfig.from_pretrained(name)
+            config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
             if config.model_type not in ("bert", "distilbert"):
                 raise SpecError(f"model.pretrained {name!r} is a {config.model_type}, expected a bert or distilbert")
             for share in _DROPOUTS:
                 if hasattr(config, share):
                     setattr(config, share, 0.0)
-            return transformers.AutoModel.from_pretrained(name, config=config)
+            return transformers.AutoModel.from_pretrained(name, config=config, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise SpecError(
                 f"model.pretrained {name!r}: no model can be loaded from it ({str(error).splitlines()[0]}); give the "

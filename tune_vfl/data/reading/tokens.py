@@ -53,7 +53,7 @@ def by_tokenizer(texts: Sequence[str], options: TextOptions) -> tuple[Tensor, in
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(options.tokenizer)
+        tokenizer: Any = AutoTokenizer.from_pretrained(options.tokenizer, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise DataError(
             f"dataset.tokenizer {options.tokenizer!r}: no tokenizer can be loaded from it "
