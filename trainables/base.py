@@ -75,8 +75,9 @@ class PackTrainable(tune.Trainable):  # type: ignore[misc]
             )
         if (code := self._pack.get("code")) and code != bytes_of_code():
             raise OtherDataError(
-                f"machine {platform.node()} has other source files of tune-vfl {VERSION} than the driver: install the "
-                "same wheel on every machine, and start the same command again"
+                f"machine {platform.node()} has other source files of tune-vfl {VERSION} than the driver had when it "
+                "began: install the same wheel on every machine, leave the files as they are while a search runs, and "
+                "start the same command again"
             )
         if not data:
             return

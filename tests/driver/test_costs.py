@@ -94,7 +94,7 @@ def test_a_constraint_on_costs_decides_and_what_was_measured_is_not_measured_aga
     go(Costly)
     assert workers.costs_together == 2, "as many at once as there is room for"
     assert select(open_study("c").record(), "cost<=1.5").study.name == "c-laplace"
-    resume("c", progress=False, sinks=(), work=TrainableSpec(Breaking, {}))
+    resume("c", progress=False, sinks=(), work=TrainableSpec(Breaking, {}), other_code=True)
     assert costs() == COSTS
 
 
@@ -116,11 +116,11 @@ def test_as_many_are_measured_at_once_as_there_is_room_for(tmp_path):
 def test_what_is_missing_is_measured_by_a_later_run(workers, capfd):
     go(SimulatedTrainable)
     assert costs() == {"laplace": None, "gaussian": None}, "what trains nothing costs nothing that could be measured"
-    resume("c", progress=True, sinks=(), work=TrainableSpec(Breaking, {}))
+    resume("c", progress=True, sinks=(), work=TrainableSpec(Breaking, {}), other_code=True)
     assert costs() == {**COSTS, "laplace": None}
     assert "the cost of laplace was not measured: no clock" in capfd.readouterr().err
     told = []
-    resume("c", progress=False, sinks=[_Hears(told)], work=TrainableSpec(Costly, {}))
+    resume("c", progress=False, sinks=[_Hears(told)], work=TrainableSpec(Costly, {}), other_code=True)
     assert costs() == COSTS
     assert {record.cell.defense: record.cost for record in told} == COSTS, "whoever shows the campaign is told"
 

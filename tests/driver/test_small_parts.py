@@ -106,6 +106,7 @@ def test_a_study_has_its_part_of_the_workers_by_what_it_owes(monkeypatch: pytest
     run = SimpleNamespace(
         _ledgers=[ledger("many", 30), ledger("few", 10), ledger("none", 0)],
         _models=[],
+        _studies=[],
         _packs=packs,
         _waiting=lambda: 40,
         _work=SimpleNamespace(options={}),

@@ -38,7 +38,7 @@ def test_what_was_run_comes_back_from_the_ledger(home: Path, monkeypatch: pytest
     there = str(home / "there.db")
     found = api.search(planned(), sinks=(), progress=False, storage=there)
     assert (found.name, found.stopped, len(found.record().studies)) == ("c", stopped, 2)
-    assert asked == [{"sinks": (), "storage": there, "take_over": False, "progress": False}]
+    assert asked == [{"sinks": (), "storage": there, "take_over": False, "other_code": False, "progress": False}]
     lone = PlannedCampaign.of(replace(planned().studies[0], campaign=""))
     assert api.search(lone, sinks=(), storage=str(home / "lone.db")).record().name == lone.name
 

@@ -27,6 +27,16 @@ def door(server: Server) -> Iterator[Door]:
     door.remove()
 
 
+@pytest.fixture(autouse=True)
+def own_servers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study file may name the servers of this folder: their user says that they are hers."""
+    asked = {"server", "door"}.intersection(request.fixturenames)
+    uris = {name: request.getfixturevalue(name) for name in asked}
+    hosts = [f"127.0.0.1:{uris['server'].port}"] if "server" in uris else []
+    hosts += [uris["door"].uri.removeprefix("http://")] if "door" in uris else []
+    monkeypatch.setenv("TUNE_VFL_HOSTS", ",".join(hosts))
+
+
 @pytest.fixture
 def wiped(server: Server) -> Iterator[None]:
     """The experiment of an earlier test is set aside: each begins with a name that the server does not know."""

@@ -1,7 +1,6 @@
 """What is compiled, and what becomes of a machine where nothing can be."""
 
 import platform
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ afresh = compiled.__wrapped__
 def test_without_a_compiler_or_a_place_torch_does_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with monkeypatch.context() as without:
-        without.setattr(shutil, "which", lambda _name: None)
+        without.setenv("PATH", "/nowhere")
         assert afresh() is None
     (tmp_path / "tune-vfl").write_text("in the way")
     assert afresh() is None
