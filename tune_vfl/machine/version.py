@@ -1,3 +1,3 @@
 """The version of this package, for what is written to disk and shown to people; pyproject.toml reads it here."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0.dev0"
