@@ -10,7 +10,7 @@ from tune_vfl.errors import SpecError, UsageError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
 from tune_vfl.machine.passwords import StudyUrl, from_environment, has_password, hide_password, server_of
-from tune_vfl.machine.secrets import make_token_private, token_file
+from tune_vfl.machine.secrets import keep_private, make_token_private, token_file
 from tune_vfl.spec import parse
 
 
@@ -46,10 +46,15 @@ def test_a_variable_of_ones_own_stands_for_a_password_or_for_all_of_a_url(monkey
         ("TUNE_VFL_HOSTS", "other, H"),
         ("TUNE_VFL_STORAGE", "postgresql://me@h/d"),
         ("MLFLOW_TRACKING_URI", "https://me:${env:P}@h?x=@y"),
+        ("TUNE_VFL_STORAGE", "postgresql://me:${env:ODD}@h/d"),
+        ("TUNE_VFL_STORAGE", "postgresql://me:pa/ss@h/d"),
+        ("TUNE_VFL_STORAGE", "postgresql://me@/d?host=other&host=h"),
+        ("MLFLOW_TRACKING_URI", "postgresql://me@other:1,h/d"),
     ],
 )
 def test_a_spec_sends_a_password_to_ones_own_hosts(variable, value, monkeypatch):
     monkeypatch.setenv("P", "hidden")
+    monkeypatch.setenv("ODD", "a/b@c ?#:x")
     for send in (storage_at, places.resolve_uri):
         with pytest.raises(UsageError, match=r"it would send P to h, which none of .*export TUNE_VFL_HOSTS=h"):
             send("postgresql://u:${env:P}@h/d")
@@ -96,6 +101,13 @@ def test_a_spec_sends_a_password_to_ones_own_hosts(variable, value, monkeypatch)
         "databricks://profile",
         "databricks",
         "arn:aws:sagemaker:us-east-1:1:x",
+        " http://evil:9911/",
+        "\nhttp://evil/",
+        "\x0chttp://evil/",
+        "\xa0http://evil/",
+        " databricks",
+        "ledger\0.db",
+        "http://evil/\u200b",
     ],
 )
 def test_a_spec_that_could_send_something_elsewhere_is_refused(text, monkeypatch):
@@ -144,6 +156,8 @@ def test_a_url_is_shown_without_what_is_secret():
         "postgresql://tune@h/ledger?password=x&sslpassword=y": "postgresql://tune@h/ledger",
         "postgresql://tune:p?w@h/ledger": "postgresql://tune@h/ledger",
         "postgresql://u:p@h1:1,h2:2/d?password=x": "postgresql://u@h1:1,h2:2/d",
+        "postgresql://u:p@SECRET@h/d": "postgresql://u@h/d",
+        "http://u:p@ss:SECRET@h:1/x": "http://u@h:1/x",
         "https://me:p@ml:5000/x": "https://me@ml:5000/x",
         "sqlite+pysqlite:////a%3Fb/ledger.db": "sqlite+pysqlite:////a%3Fb/ledger.db",
         "/a/ledger.db": "/a/ledger.db",
@@ -202,6 +216,26 @@ def test_who_has_chosen_otherwise_is_left_alone(user, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     make_token_private()
     assert not (user / ".ray").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://u:p@SECRET@h/d", "postgresql://u@h1:1,h2:2/d", "postgresql://h:abc/x", "postgresql://u:p@[::1/x"],
+)
+def test_a_ledger_s_url_that_cannot_be_read_is_refused_with_the_way_to_write_it(url, monkeypatch):
+    monkeypatch.setenv("TUNE_VFL_STORAGE", url)
+    with pytest.raises(UsageError, match=r"cannot be read; several hosts are \?host=A:5432") as refused:
+        storage_at()
+    assert "SECRET" not in str(refused.value)
+
+
+def test_a_token_s_place_that_is_no_file_keeps_its_mode(user, monkeypatch, tmp_path):
+    """As root the path of a token could be a device that everybody needs."""
+    folder = tmp_path / "device"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    keep_private(folder)
+    assert mode(folder) == 0o777
 
 
 LOADS = re.compile(

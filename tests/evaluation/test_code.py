@@ -2,8 +2,10 @@
 
 import ast
 import importlib
+import py_compile
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -64,16 +66,23 @@ def test_the_files_are_those_of_the_study_s_own_names_and_what_they_import() -> 
 def test_a_plug_in_s_own_files_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_methods").mkdir()
     (tmp_path / "their_methods" / "__init__.py").write_text("")
-    (tmp_path / "their_methods" / "parts.py").write_text("HALF = 0.5\n")
+    (tmp_path / "their_methods" / "parts.py").write_text("from . import deep\n\nHALF = deep.HALF\n")
+    (tmp_path / "their_methods" / "deep.py").write_text("HALF = 0.5\n")
     (tmp_path / "their_methods" / "run.py").write_text(
-        "from their_methods.parts import HALF\nfrom trainables.cell import CellTrainable\n\n\n"
+        "from .parts import HALF\nfrom trainables.cell import CellTrainable\n\n\n"
         "class Theirs(CellTrainable):\n    half = HALF\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     theirs = importlib.import_module("their_methods.run").Theirs
     found = code.code_of(cell_of("norm"), theirs)
-    assert {"their_methods.run", "their_methods.parts", "trainables.cell", "tune_vfl.attacks.norm"} <= {*found}
-    for name in ("their_methods", "their_methods.run", "their_methods.parts"):
+    assert {
+        "their_methods.run",
+        "their_methods.parts",
+        "their_methods.deep",
+        "trainables.cell",
+        "tune_vfl.attacks.norm",
+    } <= {*found}
+    for name in ("their_methods", "their_methods.run", "their_methods.parts", "their_methods.deep"):
         monkeypatch.delitem(sys.modules, name)
 
 
@@ -84,3 +93,19 @@ def test_what_differs_is_named() -> None:
     with pytest.raises(StudyError, match=r"'s' was measured by other code: b \(changed\)\. .*--name NEW.*--other-code"):
         refuse_other_code("s", ["b (changed)"])
     refuse_other_code("s", [])
+
+
+def test_a_class_without_a_source_file_counts_by_its_bytes_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source.py").write_text(
+        "from trainables.cell import CellTrainable\n\n\nclass Theirs(CellTrainable): ...\n"
+    )
+    py_compile.compile(str(tmp_path / "source.py"), cfile=str(tmp_path / "compiled_methods.pyc"))
+    monkeypatch.syspath_prepend(tmp_path)
+    theirs = importlib.import_module("compiled_methods").Theirs
+    assert "compiled_methods" in code.code_of(cell_of("norm"), theirs)
+    monkeypatch.delitem(sys.modules, "compiled_methods")
+    of_a_notebook = type("Theirs", (CellTrainable,), {"__module__": "a_notebook"})
+    monkeypatch.setitem(sys.modules, "a_notebook", ModuleType("a_notebook"))
+    assert "tune_vfl.attacks.norm" in code.code_of(cell_of("norm"), of_a_notebook)

@@ -38,6 +38,15 @@ def test_a_database_without_tables_is_no_ledger_and_gets_them_with_their_version
     assert sorted(held) == ["campaigns", "confirmations", "leases", "studies", "trials", "tune_vfl_ledger"]
 
 
+@pytest.mark.parametrize("identity", ["../../victim", "/tmp/x", "", None, "0123456789abcde/"])
+def test_an_identity_that_no_program_made_is_refused(connection, identity) -> None:
+    """It is the name of a folder, in which files are made and deleted."""
+    make_tables(connection)
+    connection.execute(sqlalchemy.update(version_table).values(identity=identity))
+    with pytest.raises(StudyError, match="an identity that no program made"):
+        identity_of(connection, "place")
+
+
 @pytest.mark.parametrize(
     ("version", "says"),
     [

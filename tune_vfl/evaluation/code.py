@@ -7,6 +7,7 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def code_of(cell: Cell, trainable: type[Any]) -> dict[str, str]:
         name = todo.pop()
         path = None if name in seen or name.partition(".")[0] not in packages else _source(name)
         if path is not None:
-            seen[name], imported = _read(path)
+            seen[name], imported = _read(path, name)
             todo += imported
     return {name: digest for name, digest in sorted(seen.items()) if _measures(name)}
 
@@ -73,6 +74,8 @@ def _source(name: str) -> Path | None:
     """Return the source file of a module; None for a name that is none, such as that of a function in it."""
     top, _, rest = name.partition(".")
     loaded = sys.modules.get(top)
+    if not getattr(loaded, "__file__", None) and not getattr(loaded, "__path__", None):  # such as a notebook's own
+        return None
     places = list(getattr(loaded, "__path__", ())) or [Path(str(getattr(loaded, "__file__", ""))).parent]
     for place in places:
         path = Path(place, *rest.split(".")) if rest else Path(place)
@@ -83,14 +86,17 @@ def _source(name: str) -> Path | None:
 
 
 @cache
-def _read(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the digest of a source file and the names that it imports, those for types alone left out."""
+def _read(path: Path, name: str) -> tuple[str, tuple[str, ...]]:
+    """Return the digest of a module's file and the names that it imports, those for types alone left out."""
+    if path.suffix != ".py":  # compiled, without its source
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:_LETTERS], ()
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(path.read_bytes())
     whole = hashlib.sha256("\0".join(_shape(tree)).encode())
     if path.parent.name == "kernels":
         for other in sorted([*path.parent.glob("*.cpp"), *path.parent.glob("*.h")]):
             whole.update(other.read_bytes())
-    return whole.hexdigest()[:_LETTERS], tuple(_imports(tree))
+    return whole.hexdigest()[:_LETTERS], tuple(_imports(tree, package))
 
 
 def _shape(node: Any) -> Iterator[str]:
@@ -117,14 +123,15 @@ def _without_docstring(node: ast.AST, body: Any) -> Any:
     return body[1:] if isinstance(value, ast.Constant) and isinstance(value.value, str) else body
 
 
-def _imports(tree: ast.AST) -> Iterator[str]:
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            yield from (name for other in node.orelse for name in _imports(other))
+            yield from (name for other in node.orelse for name in _imports(other, package))
         else:
-            yield from _imports(node)
+            yield from _imports(node, package)

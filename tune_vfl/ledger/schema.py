@@ -6,6 +6,7 @@ used in conditions have columns of their own. Times are seconds since 1970.
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any
 
@@ -179,7 +180,12 @@ def identity_of(connection: Connection, place: str) -> str:
             f"the ledger {place} is one of tune-vfl 0.1.0 (schema {version}): 'tune-vfl doctor --migrate' brings it to "
             f"schema {SCHEMA}, which 0.1.0 does not read; keep a copy before ('tune-vfl study backup FILE')"
         )
-    return str(connection.execute(select(version_table.c.identity)).scalar_one()) if version else ""
+    if not version:
+        return ""
+    identity = str(connection.execute(select(version_table.c.identity)).scalar_one())
+    if not re.fullmatch("[0-9a-f]{16}", identity):  # it is the name of a folder, in which files are made and deleted
+        raise StudyError(f"the ledger {place} has an identity that no program made ({identity!r}): restore a backup")
+    return identity
 
 
 def make_tables(connection: Connection) -> str:

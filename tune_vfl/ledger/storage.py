@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import URL, Connection, make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import ArgumentError, OperationalError
 
 from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.ledger.database import LedgerStorage
@@ -162,8 +162,21 @@ def storage_at(given: str | None = None) -> LedgerStorage:
     if (path := sqlite_path(named)) is not None:
         return SqliteFile(path)
     if scheme.partition("+")[0] in {"postgresql", "postgres"}:
+        _refuse_unreadable(named)
         return PostgresServer(named)
     raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")
+
+
+def _refuse_unreadable(url: str) -> None:
+    try:
+        readable = "@" not in (make_url(url).host or "")
+    except (ArgumentError, ValueError):
+        readable = False
+    if not readable:
+        raise UsageError(
+            f"storage {hide_password(url)}: cannot be read; several hosts are ?host=A:5432&host=B:5432, a Unix socket "
+            "is ?host=/FOLDER, and of a password @ : / are %40 %3A %2F"
+        )
 
 
 @cache

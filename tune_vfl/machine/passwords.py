@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote
 
@@ -63,6 +64,8 @@ def server_of(text: str) -> Server | None:
         ValueError: when it is no path, ``sqlite:///``, ``file:///``, ``http(s)://`` or ``postgresql://``, or asks for
             more than a study file may; and where a variable stands anywhere but in the password's place.
     """
+    if text != text.strip() or not text.isprintable():  # clients strip such letters, and then see a URL
+        raise ValueError(_not_for_a_spec("it begins or ends with a blank, or holds a letter that is not shown"))
     if not _REFERENCE.search(text) and (text.startswith(_FILES) or not re.match(r"[A-Za-z][\w+.-]*:|databricks", text)):
         return None
     from sqlalchemy.engine import URL, make_url
@@ -167,9 +170,26 @@ def from_environment(text: str, place: str) -> str:
 
 def own_hosts() -> set[str]:
     """Return the hosts of the user's own configuration, in lower case, each with its port where that is named."""
-    *urls, hosts = (_REFERENCE.sub(lambda m: os.environ.get(m[1], ""), os.environ.get(name, "")) for name in OWN)
-    authorities = (re.split(r"[/?#]", url.partition("://")[2])[0].rpartition("@")[2] for url in urls)
-    return {host.strip().lower() for text in (*authorities, hosts) for host in text.split(",") if host.strip()}
+    found = os.environ.get("TUNE_VFL_HOSTS", "").split(",")
+    for name in ("TUNE_VFL_STORAGE", "MLFLOW_TRACKING_URI"):
+        with suppress(UsageError):  # a variable that is not set
+            found += _hosts_of(from_environment(os.environ.get(name, ""), name))
+    return {host.strip().lower() for host in found if host.strip()}
+
+
+def _hosts_of(url: str) -> list[str]:
+    """Return all hosts of a URL of the user's own, as it names them."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):  # a path, or several hosts with ports, which only another client takes
+        return re.split(r"[/?#]", url.partition("://")[2].rpartition("@")[2])[0].split(",")
+    host = f"[{parts.host}]" if ":" in (parts.host or "") else (parts.host or "").rpartition("@")[2]
+    named = parts.query.get("host", ())
+    more = [one for text in ((named,) if isinstance(named, str) else named) for one in text.split(",")]
+    return [*(f"{one}:{parts.port}" if parts.port and one else one for one in host.split(",")), *more]
 
 
 def _with_port(host: str, usual: int) -> str:
@@ -195,6 +215,8 @@ def hide_password(url: str) -> str:
 
     try:
         parts = make_url(url)
+        if "@" in (parts.host or ""):  # of a password that is not quoted
+            raise ValueError(url)
     except (ArgumentError, ValueError):  # such as several hosts with ports, which MLflow or a driver may take
         head, at, tail = url.partition("://")[2].rpartition("@")
         return f"{url.partition('://')[0]}://{head.partition(':')[0]}{at}{tail.partition('?')[0]}"

@@ -39,7 +39,8 @@ def keep_private(path: Path) -> None:
     """Make one's own file unreadable for other users, with a message on stderr if it was readable."""
     with suppress(OSError):
         held = path.stat()
-        if held.st_uid != os.getuid() or not held.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        shared = held.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        if not stat.S_ISREG(held.st_mode) or held.st_uid != os.getuid() or not shared:
             return
         path.chmod(0o600)
         tell(f"tune-vfl: {path} could be read by other users of this machine; it is yours alone now")
