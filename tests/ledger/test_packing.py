@@ -218,6 +218,8 @@ HOSTILE = {
     "a seed of no trial": (lambda t: t["confirmations"][0].update(number=99), "confirmations of its trials"),
     "no head": (lambda t: t["head"].clear(), "schema"),
     "a parameter outside": (lambda t: t["trials"][3].update(params={"scale": 1e9}), "trial 3 does not fit"),
+    "a moment that no calendar has": (lambda t: t["trials"][0].update(asked=1e18), "trials.0.asked: .* less than"),
+    "an end that no calendar has": (lambda t: t["trials"][0].update(finished=-1e308), "trials.0.finished: .* greater"),
     "a parameter that is not searched": (lambda t: t["trials"][3]["params"].update(x=1.0), "trial 3 does not fit"),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
@@ -26,6 +26,8 @@ from tune_vfl.spec.constraints import Constraints
 PACKED_SCHEMA = "tune-vfl/packed/1"
 
 Count = Field(ge=0, lt=2**31)
+Moment = Annotated[FiniteFloat, Field(ge=0, lt=2**37)]
+"""Seconds since 1970, up to the year 6325: every calendar has such a moment, in every time zone."""
 
 
 class _Asked(BaseModel):
@@ -90,12 +92,12 @@ class PackedTrial(Strict):
     number: int = Count
     params: dict[str, bool | int | float | str | None]
     pack: str = ""
-    asked: FiniteFloat
+    asked: Moment
     retry_of: int | None = None
     sampler: dict[str, Any] = Field(default_factory=dict)
     result: Outcome | None = None
     lost: Literal["driver", "worker", "node", "memory"] | None = None
-    finished: FiniteFloat | None = None
+    finished: Moment | None = None
     tuned: TunedAttack | None = None
 
     @model_validator(mode="after")
