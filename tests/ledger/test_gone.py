@@ -82,7 +82,7 @@ def test_the_rows_of_another_ledger_at_the_same_place_are_not_written(place: Led
     with place.lease("study") as lease:
         ledger = study_in(place, lease)
         with place._writer.begin() as connection:  # as from a backup, restored with all leases
-            connection.exec_driver_sql("UPDATE tune_vfl_ledger SET identity = 'another'")
+            connection.exec_driver_sql("UPDATE tune_vfl_ledger SET identity = 'feedfacefeedface'")
         with pytest.raises(LedgerGoneError, match="is gone: another one is there now") as gone:
             told(ledger, 0.01)
         assert gone.value.exit_code == 4

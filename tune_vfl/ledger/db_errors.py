@@ -103,6 +103,7 @@ _STATES = {
     "57P04": Trouble("the database was dropped", _REFUSED, False),
     "58": Trouble("the server cannot read or write its files", "look at the server's log and its disk", True),
 }
+_UNKNOWN_OPTION = Trouble("its URL asks for what PostgreSQL's client does not know", _REFUSED, False)
 # By what the client says of a connection that was never made; the server's state does not come along then.
 _SAYINGS = {
     "password authentication failed": _STATES["28"],
@@ -111,6 +112,8 @@ _SAYINGS = {
     "does not exist": _STATES["3D"],
     "too many clients": _STATES["53"],
     "No space left on device": _STATES["53100"],
+    "connection option": _UNKNOWN_OPTION,
+    "bad value for": _UNKNOWN_OPTION,
 }
 # By the start of sqlite's name of an error.
 _SQLITE = {
