@@ -443,5 +443,5 @@ def test_a_database_of_optuna_is_no_ledger(tmp_path: Path, run: Run) -> None:
 
 @pytest.mark.parametrize("query", ["connect_timeout=abc", "nonsense=1"])
 def test_what_the_client_cannot_be_asked_for_is_said(query: str) -> None:
-    with pytest.raises(UnreachableError, match="asks for what PostgreSQL's client does not know.*check the URL"):
+    with pytest.raises(UnreachableError, match=r"asks for what PostgreSQL's client does not know.*check the URL"):
         storage_at(f"postgresql://u@127.0.0.1:9/d?{query}").exists()
