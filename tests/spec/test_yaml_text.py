@@ -190,8 +190,11 @@ def bomb(levels: int, end: str = "[]") -> str:
         ("a: \0", "unacceptable character #x0000"),
         ("a: !!timestamp 2024-99-99", "could not determine a constructor for the tag 'tag:yaml.org,2002:timestamp'"),
         ("a: !!set {b: 1}", "could not determine a constructor"),
+        ('a: 1\nb: "\\udc80"', r"line 2: expected text, got '\udc80', which is half of a character"),
+        (r'a: "\ud83d\ude00"', r"line 1: expected text, got '\ud83d'"),
+        (r'{? "\ud800" : 1}', r"line 1: expected text, got '\ud800'"),
     ],
-    ids=range(19),
+    ids=range(22),
 )
 def test_a_document_that_nobody_writes_is_refused_with_its_line(text: str, said: str) -> None:
     with pytest.raises(SpecError) as error:

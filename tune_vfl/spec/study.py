@@ -74,9 +74,9 @@ class Training(Strict):
     epochs: int = Field(30, ge=1, le=1_000_000)
     batch_size: int = Field(256, ge=2)
     optimizer: Literal["adam", "sgd"] = "adam"
-    lr: float = Field(1e-3, gt=0)
+    lr: float = Field(1e-3, gt=0, allow_inf_nan=False)
     momentum: float = Field(0.0, ge=0, lt=1)
-    weight_decay: float = Field(0.0, ge=0)
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
     lr_schedule: Literal["constant", "inverse_sqrt", "multistep"] = "constant"
     milestones: tuple[int, ...] = ()
     lr_decay: float = Field(0.1, gt=0, le=1)
@@ -99,8 +99,8 @@ class DefenseSpec(ByName, Strict):
 class Budget(Strict):
     """Limits of a search: counted trials, seeds a trial, minutes in all, minutes a trial."""
 
-    trials: int = Field(40, ge=1)
-    seeds: int = Field(3, ge=1)
+    trials: int = Field(40, ge=1, lt=2**31)
+    seeds: int = Field(3, ge=1, le=10_000)
     minutes: float | None = Field(None, gt=0)
     trial_minutes: float | None = Field(None, gt=0)
 
@@ -129,8 +129,8 @@ class SamplerSpec(ByName, Strict):
 class Resources(Strict):
     """CPUs and GPUs of one pack, number of concurrent packs (``concurrency``), and number of trials in a pack."""
 
-    cpu: float = Field(1, gt=0)
-    gpu: float = Field(0, ge=0)
+    cpu: float = Field(1, gt=0, allow_inf_nan=False)
+    gpu: float = Field(0, ge=0, allow_inf_nan=False)
     concurrency: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     pack: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
 

@@ -33,6 +33,8 @@ _HOLD_NAMES = frozenset({"study", "dataset", "federation"})
 _MISTAKEN = frozenset({_INT, _FLOAT, _BOOL, _NULL, _TAG + "timestamp"})
 _OLDER: Any = Resolver()
 _SHOWN, _CUT = 3, 40
+# An escape can write half of the pair that stands for one character elsewhere: no file, path or database takes it.
+_HALF = re.compile("[\ud800-\udfff]")
 
 MOST_DEPTH = 50
 """How many lists and mappings may stand in one another, the keys that lead to a value included."""
@@ -72,6 +74,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         _refuse_deeper(self._depth, event)
+        if isinstance(event, yaml.ScalarEvent) and (half := _HALF.search(event.value)):
+            told = f"expected text, got {half[0]!a}, which is half of a character; write the character itself"
+            raise _LimitError(event.start_mark, told)
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -143,7 +148,8 @@ def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[
         note: gets a sentence on names that other readers of YAML, also those of version 1.1, take for other values.
 
     Raises:
-        SpecError: when it is no YAML, gives a key twice, or is larger than one of the limits above.
+        SpecError: when it is no YAML, gives a key twice, holds half of a surrogate pair, or is larger than one of the
+            limits above.
     """
     try:
         loader = _Loader(text, len(place))
