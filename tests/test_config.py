@@ -226,6 +226,17 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         load_config(tmp_path / "nowhere.json")
 
 
+def test_a_device_without_an_end_is_no_setting() -> None:
+    with pytest.raises(ConfigError, match=r"/dev/zero: cannot be read .*at most 64 MiB of text, got more"):
+        load_config("/dev/zero")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_setting(tmp_path: Path) -> None:
+    path = exported(tmp_path, "laplace", {})
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert load_config(path).study == "s"
+
+
 def test_marvell_on_ten_classes_is_refused_when_built(tmp_path: Path) -> None:
     config = load_config(exported(tmp_path, "marvell", {}))
     with pytest.raises(SpecError, match="two classes"):

@@ -20,6 +20,7 @@ from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Federation, Named, Strict, Training, explain
 from tune_vfl.spec.cell import Cell, Mode, RowsUsed
+from tune_vfl.spec.raw import read_text
 from tune_vfl.spec.study import Threat
 
 CONFIG_SCHEMA: Literal["tune-vfl/config/1"] = "tune-vfl/config/1"
@@ -271,7 +272,7 @@ def load_config(path: Path | str) -> ExportedConfig:
     """Load an exported configuration.
 
     Raises:
-        ConfigError: when the file is missing, is not JSON, or is not a configuration of a schema known here.
+        ConfigError: when the file is missing or endless, is not JSON, or is no configuration of a schema known here.
 
     Example:
         >>> from tune_vfl import load_config
@@ -281,7 +282,7 @@ def load_config(path: Path | str) -> ExportedConfig:
         'laplace'
     """
     try:
-        raw = load_plain(Path(path).read_text(encoding="utf-8"))
+        raw = load_plain(read_text(Path(path)))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path}: cannot be read as JSON ({error}); give a file that `tune-vfl export` wrote"

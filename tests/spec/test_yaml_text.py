@@ -1,6 +1,8 @@
 """YAML 1.2: names are the text that stands in the file, values are numbers, a key given twice is refused."""
 
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +236,26 @@ def test_what_is_no_plain_data_is_refused(text: str) -> None:
 def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("study: a\n", encoding="utf-8-sig")
     assert read_yaml(tmp_path / "s.yaml") == {"study": "a"}
+
+
+def test_a_device_without_an_end_is_no_spec() -> None:
+    with pytest.raises(SpecError, match=r"/dev/zero: cannot be read .*at most 64 MiB of text, got more"):
+        read_yaml(Path("/dev/zero"))
+
+
+def test_a_pipe_is_a_spec(tmp_path: Path) -> None:
+    """As a shell's ``<(...)`` and ``/dev/stdin`` are: what comes in several pieces is one text."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("w", buffering=1) as file:
+            file.writelines(["study: a\n", "defense: none\n"])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert read_yaml(pipe) == {"study": "a", "defense": "none"}
+    writer.join()
 
 
 def test_columns_and_classes_reach_the_data_as_they_are_written(

@@ -11,6 +11,23 @@ from tune_vfl.errors import SpecError
 from tune_vfl.spec.listed import as_list
 from tune_vfl.spec.yaml_text import load_yaml
 
+MOST_BYTES = 2**26
+"""How much a file of text may hold: a device may have no end."""
+
+
+def read_text(path: Path) -> str:
+    """Read a file of UTF-8, with or without a byte order mark; a pipe is one.
+
+    Raises:
+        OSError: when it cannot be read.
+        ValueError: when it is no UTF-8, or holds more than :data:`MOST_BYTES`.
+    """
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"expected at most {MOST_BYTES // 2**20} MiB of text, got more")
+    return content.decode("utf-8-sig")
+
 
 def read_yaml(path: Path, note: Callable[[str], None] | None = None) -> dict[str, Any]:
     """Read a spec file.
@@ -20,11 +37,11 @@ def read_yaml(path: Path, note: Callable[[str], None] | None = None) -> dict[str
         note: gets a sentence on names that should be quoted, see :func:`tune_vfl.spec.yaml_text.load_yaml`.
 
     Raises:
-        SpecError: when the file is missing, is not YAML, gives a key twice, or does not hold a mapping.
+        SpecError: when the file is missing or has no end, is not YAML, gives a key twice, or does not hold a mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
         raise SpecError(f"{path}: cannot be read ({error}); give the path of a YAML spec") from error
     raw = load_yaml(text, str(path), note=note)
     if not isinstance(raw, dict):
