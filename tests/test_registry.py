@@ -92,6 +92,14 @@ BROKEN = {
     "an end of the process": ("import sys; sys.exit(0)", "SystemExit: 0"),
     "an error": ("raise RuntimeError('boom')", "RuntimeError: boom"),
     "an error that is no Exception": ("raise BaseException('odd')", "BaseException: odd"),
+    "an error whose text is an error": (
+        "class Odd(Exception):\n    def __str__(self): raise ValueError('odder')\nraise Odd",
+        "odd_things.Odd: <exception str() failed>",
+    ),
+    "an error whose text ends the process": (
+        "import sys\nclass Odd(Exception):\n    def __str__(self): sys.exit(0)\nraise Odd",
+        "odd_things.Odd: <exception str() failed>",
+    ),
     "no Python": ("def (", "SyntaxError"),
     "a name that is taken": (
         f"{REGISTERED}\n@THINGS.register('a')\nclass Two(Thing): ...",

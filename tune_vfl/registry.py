@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
@@ -108,7 +109,8 @@ def _load_plug_in(point: EntryPoint) -> None:
             raise
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "unknown"
         module = point.value.partition(":")[0]
-        said = " ".join(f"{type(error).__name__}: {error}".split())
+        # The class of the error may be the stranger's too, and its text raise another one.
+        said = " ".join("".join(traceback.format_exception_only(error)).split())
         raise UsageError(
             f"the plug-in '{point.name} = {point.value}' (entry point {point.group}) of package {package} cannot be "
             f"loaded: {said}; `python -c 'import {module}'` shows where; mend the package or uninstall it"
