@@ -9,7 +9,7 @@ import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import ray
@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["handler", "heard", "stranger"]  # fixtures
 
 
+JOB = {"type": "SUBMISSION", "submission_id": "job", "status": "RUNNING", "entrypoint": "x"}
+
+
 class Dashboard(Listening, BaseHTTPRequestHandler):
-    """Answers as a Ray dashboard does that runs one job."""
+    """Answers as a Ray dashboard does that runs one job; ``odd`` has other answers, by path."""
 
     is_open = False
     elsewhere = ""
+    odd: ClassVar[dict[str, str]] = {}
 
     def do_GET(self) -> None:
         given = self.headers["Authorization"]
@@ -42,14 +46,13 @@ class Dashboard(Listening, BaseHTTPRequestHandler):
             super().do_GET()
             return
         self.heard.append(given)
-        job = {"type": "SUBMISSION", "submission_id": "job", "status": "RUNNING", "entrypoint": "x"}
         answers: dict[str, Any] = {
             "/api/version": {"version": "4", "ray_version": ray.__version__, "ray_commit": ""},
-            "/api/jobs/": [job],
+            "/api/jobs/": [JOB],
             "/api/jobs/job/logs": {"logs": "begun\nstill going\n"},
         }
         status = 200 if self.path in answers else 404
-        body = json.dumps(answers.get(self.path, {})).encode()
+        body = (self.odd.get(self.path) or json.dumps(answers.get(self.path, {}))).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -241,3 +244,40 @@ def test_a_dashboard_is_known_by_its_list_of_jobs(dashboard: type[Dashboard]) ->
         assert (ask(Server(address, TOKEN)), ask(Server(f"{address}/elsewhere", TOKEN))) == ("open", "other")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert ask(Server(f"http://127.0.0.1:{silent.getsockname()[1]}"), timeout=0.1) == "away"
+
+
+ODD = {
+    "numbers for jobs": ("/api/jobs/", "[1, 2]"),
+    "lists without an end": ("/api/jobs/", "[" * 200_000),
+    "half an answer": ("/api/jobs/", "[{"),
+    "a job without an id": ("/api/jobs/", "[{}]"),
+    "a list for a version": ("/api/version", "[1, 2]"),
+    "another version": ("/api/version", "{}"),
+    "a text for a version": ("/api/version", '"4"'),
+    "nothing for a log": ("/api/jobs/job/logs", "{}"),
+    "a list for a log": ("/api/jobs/job/logs", "[]"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_an_answer_that_no_dashboard_gives_is_said_to_be_none(case: str, dashboard: type[Dashboard], run: Run) -> None:
+    path, answer = ODD[case]
+    with serving(type("Odd", (dashboard,), {"odd": {path: answer}})) as server:
+        verb = ("logs", "job") if "log" in case else ("list",)
+        code, out, err = run("jobs", *verb, "--cluster", f"http://127.0.0.1:{port_of(server)}")
+    assert (code, out) == (4, "")
+    assert "is no Ray Jobs API" in err
+
+
+def test_a_job_at_a_moment_that_no_calendar_has_is_listed(dashboard: type[Dashboard], run: Run) -> None:
+    jobs = json.dumps([{**JOB, "start_time": 10**30, "end_time": -(10**30)}])
+    with serving(type("Late", (dashboard,), {"odd": {"/api/jobs/": jobs}})) as server:
+        code, out, _ = run("jobs", "list", "--cluster", f"http://127.0.0.1:{port_of(server)}")
+    assert (code, "RUNNING" in out) == (0, True)
+
+
+@pytest.mark.parametrize("host", ["exa mple", "h" * 300])
+def test_an_address_that_no_machine_has_is_named(host: str, dashboard: type[Dashboard], run: Run) -> None:
+    code, out, err = run("jobs", "list", "--cluster", f"http://{host}")
+    assert (code, out) == (4, "")
+    assert f"no Ray cluster answers at http://{host}" in err

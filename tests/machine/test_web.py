@@ -378,5 +378,23 @@ def test_what_speaks_no_http_does_not_answer() -> None:
         Server(f"http://127.0.0.1:{port_of(server)}").request("/x")
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("host", ["exa mple", "h" * 300, "a..b", "h\0st"])
+def test_an_address_that_no_machine_has_does_not_answer(
+    scheme: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    with pytest.raises(ConnectionError, match="cannot be asked"):
+        Server(f"{scheme}://{host}").request("/x")
+
+
+def test_a_proxy_that_is_none_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:99999")
+    with pytest.raises(ConnectionError, match="cannot be asked"):
+        Server("https://cluster.invalid").request("/x")
+
+
 def test_a_token_is_not_shown() -> None:
     assert TOKEN not in repr(Server("http://127.0.0.1:1", TOKEN))

@@ -251,9 +251,14 @@ def _job(details: Any, packs: Packs) -> Job:
         does=str(metadata.get("tune_vfl.does", "")),
         home=str(metadata.get("tune_vfl.home", "")),
         spec=str(metadata.get("tune_vfl.spec", "")),
-        started=details.start_time / 1000 if details.start_time else None,
-        ended=details.end_time / 1000 if details.end_time else None,
+        started=_seconds(details.start_time),
+        ended=_seconds(details.end_time),
         message=" ".join((details.message or "").split()),
         running=packs.running,
         waiting=packs.waiting,
     )
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    """Return a moment in seconds; None for one that no calendar has, which a dashboard may claim."""
+    return milliseconds / 1000 if milliseconds and 0 < milliseconds < 2**47 else None

@@ -73,7 +73,8 @@ class Relay(socketserver.ThreadingTCPServer):
         """Let the client reach the relay, past all proxies, and turn what it raises into our errors.
 
         Raises:
-            UnreachableError: when the cluster does not answer, refuses the token, or may not be given it.
+            UnreachableError: when the cluster does not answer, or not as one does, refuses the token, or may not be
+                given it.
             TuneVflError: when it refuses what is asked.
         """
         from ray.exceptions import AuthenticationError
@@ -88,6 +89,16 @@ class Relay(socketserver.ThreadingTCPServer):
         except AuthenticationError as error:
             raise UnreachableError(
                 f"the cluster at {self.server.address} refuses the token; has it changed?"
+            ) from error
+        except (
+            TypeError,
+            ValueError,
+            LookupError,
+            RecursionError,
+        ) as error:  # of Ray's client, which trusts the answer
+            raise UnreachableError(
+                f"what answers at {self.server.address} is no Ray Jobs API ({type(error).__name__}); give the URL of the "
+                "cluster's dashboard"
             ) from error
         except OSError as error:
             if self.failure is None:

@@ -11,6 +11,7 @@ import ssl
 import stat
 import struct
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -82,25 +83,25 @@ class Server:
 
         Raises:
             UnreachableError: when what answers there may be somebody else's; it was told nothing.
-            OSError: when nothing answers, or not in HTTP.
+            OSError: when nothing answers, or not in HTTP, or the address is none.
         """
         headers = {"Content-Type": kind} if kind else {}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        line = self._line(timeout)
         try:
-            line.request(method, ("" if self.unix_socket else urlsplit(self.address).path) + path, body, headers)
-            answer = line.getresponse()
-            return Reply(answer.status, answer.getheader("Content-Type") or "", answer.read(most))
+            with closing(self._line(timeout)) as line:
+                line.request(method, ("" if self.unix_socket else urlsplit(self.address).path) + path, body, headers)
+                answer = line.getresponse()
+                return Reply(answer.status, answer.getheader("Content-Type") or "", answer.read(most))
         except ssl.SSLCertVerificationError as error:
             raise UnreachableError(
                 f"{self.address} is not believed: its certificate does not hold ({error.verify_message}). Use the name "
                 "that the certificate has; SSL_CERT_FILE names another authority's certificate"
             ) from error
+        except (http.client.InvalidURL, ValueError) as error:  # a blank in it, or more letters than a host has
+            raise ConnectionError(f"{self.address} cannot be asked ({error})") from error
         except http.client.HTTPException as error:
             raise ConnectionError(f"what answers at {self.address} does not speak HTTP") from error
-        finally:
-            line.close()
 
     @property
     def unix_socket(self) -> Path | None:
