@@ -90,15 +90,11 @@ class Relay(socketserver.ThreadingTCPServer):
             raise UnreachableError(
                 f"the cluster at {self.server.address} refuses the token; has it changed?"
             ) from error
-        except (
-            TypeError,
-            ValueError,
-            LookupError,
-            RecursionError,
-        ) as error:  # of Ray's client, which trusts the answer
+        # Ray's client trusts what it is answered.
+        except (TypeError, ValueError, LookupError, RecursionError) as error:
             raise UnreachableError(
-                f"what answers at {self.server.address} is no Ray Jobs API ({type(error).__name__}); give the URL of the "
-                "cluster's dashboard"
+                f"what answers at {self.server.address} is no Ray Jobs API ({type(error).__name__}); give the URL of "
+                "the cluster's dashboard"
             ) from error
         except OSError as error:
             if self.failure is None:
