@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from reports.confirmed import confirmed_frame
@@ -10,6 +9,7 @@ from reports.frames import frame_of
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.machine.csv_text import to_csv
+from tune_vfl.machine.visible_text import visible
 from tune_vfl.metrics.published import cap_by_attack, scalars
 from tune_vfl.outcome import OUTCOMES, Outcome
 from tune_vfl.spec.cell import qualified
@@ -150,6 +150,8 @@ def tables(records: Sequence[StudyRecord]) -> dict[str, pd.DataFrame]:
 def to_markdown(frame: pd.DataFrame, texts: Texts | None = None) -> str:
     """Return a frame as a Markdown table, numbers in at most three significant digits, missing ones as a dash.
 
+    Texts are shown and no HTML of theirs is obeyed: ``<`` is ``&lt;``, hidden characters are escaped.
+
     Args:
         frame: the table.
         texts: what :func:`table_texts` makes of it, where that is known already.
@@ -159,13 +161,12 @@ def to_markdown(frame: pd.DataFrame, texts: Texts | None = None) -> str:
 
 
 _CELL, _ROW = "\x1f", "\x1e"
-_BETWEEN = re.compile(f"[{_CELL}{_ROW}]")
-_MARKDOWN = str.maketrans({"|": r"\|", "\n": " "})
+_MARKDOWN = str.maketrans({"|": r"\|", "\n": " ", "<": "&lt;"})
 
 
 def _joined(lines: Texts, escapes: Mapping[int, str], begin: str, between: str, end: str) -> str:
     """Join cells to lines, escaped as one text, which takes a tenth of the time of escaping cell by cell."""
-    marked = _ROW.join(_CELL.join(_BETWEEN.sub(" ", c) if not c.isprintable() else c for c in line) for line in lines)
+    marked = _ROW.join(_CELL.join(c if c.isprintable() else visible(c) for c in line) for line in lines)
     inside = marked.translate(escapes).replace(_CELL, between).replace(_ROW, f"{end}\n{begin}")
     return f"{begin}{inside}{end}\n"
 

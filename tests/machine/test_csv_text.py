@@ -29,6 +29,11 @@ def test_whatever_the_kind_of_column(kind: str) -> None:
     assert to_csv(table) == "a\n'=1+1\nb\n"
 
 
+def test_what_a_terminal_obeys_is_written_as_it_is_shown() -> None:
+    table = pd.DataFrame({"\x1b[2J": ["a\x1b]52;c;x\x07b", "c\u202ed", "\x00=1", "e\tf\ng"]})
+    assert to_csv(table) == '\\x1b[2J\na\\x1b]52;c;x\\x07b\nc\\u202ed\n\\x00=1\n"e\tf\ng"\n'
+
+
 def test_a_plain_table_is_as_pandas_writes_it() -> None:
     table = pd.DataFrame({"a": [1.5, None], "b": ["x,y", 'q"'], "c": [True, False], "d": [[1], [2]]})
     assert to_csv(table) == table.to_csv(index=False)

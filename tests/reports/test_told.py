@@ -215,3 +215,23 @@ def test_a_table_as_files_of_three_kinds() -> None:
     empty = frame.iloc[:0]
     assert to_markdown(empty) == "| name | n |\n| --- | --- |\n"
     assert to_latex(empty).count("\\\\") == 1
+
+
+def test_a_text_of_a_stranger_is_shown_in_a_table_and_obeyed_by_nobody() -> None:
+    said = "\x1b]52;c;ZXZpbA==\x07<script>alert(1)</script>\u202e\x1f\x1e\r"
+    files = table_files({"mine": pd.DataFrame({f"attack {said}": [said], "n": [0.5]})})
+    for text in files.values():
+        assert all(letter.isprintable() or letter == "\n" for letter in text)
+        assert "script" in text
+    assert "<" not in files["mine.md"]
+    shown = r"\x1b]52;c;ZXZpbA==\x07&lt;script>alert(1)&lt;/script>\u202e\x1f\x1e\r"
+    assert files["mine.md"] == f"| attack {shown} | n |\n| --- | --- |\n| {shown} | 0.5 |\n"
+    assert r"\textbackslash{}x1b]52" in files["mine.tex"]
+
+
+def test_a_table_of_plain_letters_is_as_it_was() -> None:
+    plain = "".join(chr(n) for n in range(32, 127) if chr(n) not in "<|") + "é–±→α中\tö"
+    frame = pd.DataFrame({"a": [plain]})
+    files = table_files({"mine": frame})
+    assert files["mine.csv"] == frame.to_csv(index=False)
+    assert files["mine.md"] == f"| a |\n| --- |\n| {plain} |\n"

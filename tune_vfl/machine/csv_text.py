@@ -1,8 +1,10 @@
-"""Tables as CSV in which a spreadsheet finds no formula."""
+"""Tables as CSV in which a spreadsheet finds no formula, and a terminal nothing to obey."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from tune_vfl.machine.visible_text import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -12,7 +14,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(frame: pd.DataFrame) -> str:
-    """Return a frame as CSV; names and texts that begin a formula get an apostrophe before them, numbers do not."""
+    """Return a frame as CSV; names and texts that begin a formula get an apostrophe before them, numbers do not.
+
+    Hidden characters are written as :func:`tune_vfl.machine.visible_text.visible` shows them.
+    """
     texts = frame.select_dtypes(exclude=["number", "bool", "datetime"]).columns
     escaped = frame.assign(**{str(name): frame[name].map(_escaped) for name in texts})
     return str(escaped.rename(columns=_escaped).to_csv(index=False))
@@ -22,7 +27,8 @@ def _escaped(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = f"'{value}" if value.startswith(FORMULA) and not _is_number(value) else value
-    return text.replace("\r\n", "\n").replace("\r", "\n")  # which is quoted: a carriage return would begin a row
+    # A line feed is quoted: a carriage return would begin a row.
+    return visible(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _is_number(text: str) -> bool:
