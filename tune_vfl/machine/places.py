@@ -87,8 +87,14 @@ def resolve_uri(tracking: str | None) -> str:
     Args:
         tracking: as for :func:`named_uri`.
 
+    Returns:
+        A :class:`tune_vfl.machine.passwords.StudyUrl` where a study file alone names it: what such a store holds may be
+        a stranger's. What the environment names too is the user's own.
+
     Raises:
         UsageError: when a study file names a server that is not the user's own, or an environment variable is not set,
             see :func:`tune_vfl.machine.passwords.usable`.
     """
-    return usable(tracking, "tracking") if tracking else from_environment(named_uri(None), "tracking")
+    if tracking and tracking != os.environ.get("MLFLOW_TRACKING_URI"):
+        return type(tracking)(usable(tracking, "tracking"))
+    return from_environment(named_uri(None), "tracking")

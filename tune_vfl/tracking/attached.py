@@ -75,7 +75,7 @@ def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, b
     files = report_files(campaign) if report is None else report()
     with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
         page = place_report(files, Path(folder) / "report")
-        runs.log_folder(str(page.parent), "report")
+        runs.log_folder(page.parent, "report")
     runs.add(SUMMARY_KEY, {payload.DIGEST: state})
     runs.flush()
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 from tune_vfl.tracking import payload, store
+from tune_vfl.tracking.artifacts import Artifacts
 from tune_vfl.tracking.payload import RunContent
 from tune_vfl.tracking.writing import Change, Held, Measurement, RunWriter
 
@@ -44,6 +46,7 @@ class Runs:
 
     def __init__(self, name: str, uri: str) -> None:
         self._name, self._client = name, store.client(uri)
+        self._artifacts = Artifacts(self._client, uri)
         experiment = self._open_experiment(name, uri)
         self.experiment_id = str(experiment.experiment_id)
         self.tags: dict[str, str] = dict(experiment.tags)
@@ -168,11 +171,11 @@ class Runs:
     def log_text(self, key: Key, text: str, name: str) -> None:
         """Store a text beside a run."""
         self.flush()
-        self._client.log_text(self.held[key].run_id, text, name)
+        self._artifacts.log_text(self.held[key].run_id, text, name)
 
-    def log_folder(self, folder: str, name: str) -> None:
+    def log_folder(self, folder: Path, name: str) -> None:
         """Store a folder beside the summary run."""
-        self._client.log_artifacts(self.summary(), folder, name)
+        self._artifacts.log_folder(self.summary(), folder, name)
 
     def summary(self) -> str:
         """Return the id of the summary run, created if necessary."""

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.storage import DAMAGED
+from tune_vfl.machine.passwords import StudyUrl
 from tune_vfl.machine.places import embedded_uri, home, sqlite_path, sqlite_uri
 from tune_vfl.machine.removing import remove
 from tune_vfl.tracking.refusals import explained
@@ -20,10 +21,22 @@ from tune_vfl.tracking.refusals import explained
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+MLFLOWS = "mlruns"
+"""MLflow's own name of a folder of artifacts."""
+
+
+def artifact_root(uri: str) -> Path | None:
+    """Return the artifacts' folder of the embedded database, or of one that a study file names; None for others."""
+    if uri == embedded_uri():
+        return home() / "artifacts"
+    database = sqlite_path(uri) if isinstance(uri, StudyUrl) else None
+    return None if database is None else database.absolute().parent / MLFLOWS
+
 
 def artifact_folder(uri: str, study: str) -> str | None:
-    """Return a study's artifact folder; None leaves the choice to the tracking server."""
-    return (home() / "artifacts" / study).as_uri() if uri == embedded_uri() else None
+    """Return a study's artifact folder; None leaves the choice to MLflow."""
+    root = artifact_root(uri)
+    return None if root is None else (root / study).as_uri()
 
 
 def local_path(uri: str) -> Path:
