@@ -140,3 +140,15 @@ def test_without_a_home_there_is_nothing_to_do(
     code, out, err = run("clean", "--dry-run")
     assert (code, out, err) == (0, "would remove 0 bytes\n", "")
     assert not home.exists()
+
+
+def test_a_folder_of_copies_that_cannot_be_looked_at_is_left_and_said(
+    used: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(_place: object) -> list[Path]:
+        raise PermissionError(13, "Permission denied", str(used / "data"))
+
+    monkeypatch.setattr(cleaning, "unused", locked)
+    (said,) = cleaned(run)["left"]
+    assert "Permission denied" in said
+    assert str(used / "data") in said

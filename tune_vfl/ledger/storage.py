@@ -21,6 +21,7 @@ from tune_vfl.ledger.lease import Clock
 from tune_vfl.machine.filesystems import network_file_system
 from tune_vfl.machine.passwords import from_environment, hide_password, usable
 from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
+from tune_vfl.machine.presence import is_file
 from tune_vfl.machine.process_identity import boot_id
 from tune_vfl.machine.streams import tell
 
@@ -50,8 +51,8 @@ class SqliteFile(LedgerStorage):
         self.path = path
 
     def _is_there(self) -> bool:
-        """Return whether the file exists."""
-        return self.path.is_file()
+        """Return whether the file exists; raise :class:`UnreachableError` when that cannot be known."""
+        return is_file(self.path)
 
     def clock(self, connection: Connection) -> Clock:
         """Return the seconds since this machine was started, which a change of its clock does not affect.

@@ -15,6 +15,7 @@ from tune_vfl.ledger.names import campaign_names, names_in
 from tune_vfl.ledger.storage import SqliteFile, storage_at
 from tune_vfl.machine.leftovers import leftovers, size_of, temporary_leftovers
 from tune_vfl.machine.places import embedded_uri, home, sqlite_path, user_cache
+from tune_vfl.machine.presence import is_file, listed
 from tune_vfl.machine.removing import remove, remove_empty
 from tune_vfl.service.data_copies import of_no_known_ledger, place_of_copies, unused
 
@@ -65,6 +66,9 @@ def clean(storage: str | None = None, *, dry_run: bool = False) -> Cleaning:
     Args:
         storage: the ledger's database; None is the one that the environment names.
         dry_run: look only.
+
+    Raises:
+        UnreachableError: when the home cannot be looked at; nothing was removed then.
     """
     done = Cleaning()
     for path in _temporary():
@@ -79,7 +83,7 @@ def clean(storage: str | None = None, *, dry_run: bool = False) -> Cleaning:
             return done
         _clean_tracking(place, done, dry_run=dry_run)
         _clean_copies(place, done, dry_run=dry_run)
-    except TuneVflError as error:
+    except (TuneVflError, OSError) as error:
         done.left.append(f"ledger, MLflow and artifacts: {error}")
         return done
     for database in _databases(place):
@@ -88,8 +92,9 @@ def clean(storage: str | None = None, *, dry_run: bool = False) -> Cleaning:
 
 
 def _temporary() -> list[Path]:
-    drafts = [*home().glob(".mlflow-*"), *(home() / "reports").glob(".*-*")]
-    return [*temporary_leftovers(), *leftovers(sorted(drafts))]
+    drafts = [path for path in listed(home()) if path.match(".mlflow-*")]
+    drafts += [path for path in listed(home() / "reports") if path.match(".*-*")]
+    return [*temporary_leftovers(), *leftovers(drafts)]
 
 
 def _stale() -> list[Path]:
@@ -148,7 +153,7 @@ def _databases(place: LedgerStorage) -> Iterator[Path]:
 
 def _vacuum(database: Path, done: Cleaning, *, dry_run: bool) -> None:
     """Give back the free pages of a database."""
-    if not database.is_file():
+    if not is_file(database):
         return
     try:
         with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True, timeout=5)) as connection:

@@ -15,6 +15,7 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.ledger.storage import DAMAGED
 from tune_vfl.machine.passwords import StudyUrl
 from tune_vfl.machine.places import embedded_uri, home, sqlite_path, sqlite_uri
+from tune_vfl.machine.presence import is_file
 from tune_vfl.machine.removing import remove
 from tune_vfl.tracking.refusals import explained
 
@@ -100,15 +101,19 @@ def _answering(uri: str) -> MlflowClient:
 
 
 def is_begun(uri: str) -> bool:
-    """Return whether the store exists: a sqlite file may not have been created yet."""
+    """Return whether the store exists: a sqlite file may not have been created yet.
+
+    Raises:
+        UnreachableError: when that cannot be known.
+    """
     path = sqlite_path(uri)
-    return path is None or path.is_file()
+    return path is None or is_file(path)
 
 
 def is_damaged(uri: str) -> bool:
     """Return whether the tracking database is a sqlite file that sqlite cannot read."""
     path = sqlite_path(uri)
-    if path is None or not path.is_file():
+    if path is None or not is_file(path):
         return False
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
