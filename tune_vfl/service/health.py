@@ -162,15 +162,18 @@ def machine_code() -> Check:
 def disk() -> Check:
     """Check that ``TUNE_VFL_HOME`` is writable and has free space."""
     from tune_vfl.machine.places import home
+    from tune_vfl.machine.presence import listed
 
-    folder = home()
+    folder, elsewhere = home(), "set TUNE_VFL_HOME to a folder that can be written"
+    try:
+        listed(folder)
+    except UnreachableError as error:
+        return Check("home", "finding", str(error), elsewhere)
     standing = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(standing).free
     detail = f"{folder}{'' if folder.exists() else ' (not made yet)'}, {free / GIB:.1f} GiB free"
     if not standing.is_dir() or not os.access(standing, os.W_OK):
-        return Check(
-            "home", "finding", f"{detail}, cannot be written", "set TUNE_VFL_HOME to a folder that can be written"
-        )
+        return Check("home", "finding", f"{detail}, cannot be written", elsewhere)
     if free < LEAST_DISK:
         return Check("home", "finding", detail, "make room, or set TUNE_VFL_HOME to a larger disk")
     return Check("home", "ok", detail)
@@ -200,11 +203,11 @@ def tracking() -> Check:
     from tune_vfl.tracking.store import client, is_begun, is_damaged
 
     uri = resolve_uri(None)
-    if uri == embedded_uri() and not is_begun(uri):
-        return Check("mlflow", "ok", f"{uri}: not made yet; the first search makes it")
-    if uri == embedded_uri() and is_damaged(uri):
-        return Check("mlflow", "finding", f"{uri}: is damaged", "tune-vfl doctor --repair builds it anew")
     try:
+        if uri == embedded_uri() and not is_begun(uri):
+            return Check("mlflow", "ok", f"{uri}: not made yet; the first search makes it")
+        if uri == embedded_uri() and is_damaged(uri):
+            return Check("mlflow", "finding", f"{uri}: is damaged", "tune-vfl doctor --repair builds it anew")
         experiments = len(client(uri).search_experiments(max_results=1000))
     except UnreachableError as error:
         return Check("mlflow", "unreachable", str(error), "do what the message says")

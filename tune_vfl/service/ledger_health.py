@@ -10,6 +10,7 @@ from tune_vfl.ledger.damage import find_damage, listed
 from tune_vfl.ledger.lease import holders
 from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import ONE_MACHINE, SqliteFile, storage_at
+from tune_vfl.machine.presence import is_file
 from tune_vfl.service.checks import Check
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 def examine_ledger(storage: str | None = None) -> Check:
     """Check that the ledger opens and answers; report its schema, lease holders and a file's journal mode."""
     place = storage_at(storage)
-    if isinstance(place, SqliteFile):
-        if not place.path.is_file():
-            return Check("ledger", "ok", f"{place.shown}: not made yet; the first search makes it")
-        broken = _broken_file(place.path)
-        if broken is not None:
-            return broken
     try:
+        if isinstance(place, SqliteFile):
+            if not is_file(place.path):
+                return Check("ledger", "ok", f"{place.shown}: not made yet; the first search makes it")
+            broken = _broken_file(place.path)
+            if broken is not None:
+                return broken
         return _of_answer(place)
     except UnreachableError as error:
         return Check("ledger", "unreachable", str(error), "start the server, or mend what the message says")
