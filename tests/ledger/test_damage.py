@@ -48,6 +48,8 @@ FLIPS = {
     "params": "UPDATE trials SET params = '{\"sca' WHERE study = 'bad' AND number = 1",
     "sampler": "UPDATE trials SET sampler = sampler || ' ' WHERE study = 'bad' AND number = 1",
     "utility": "UPDATE trials SET utility = utility + 0.001 WHERE study = 'bad' AND number = 1",
+    "asked": "UPDATE trials SET asked = 1e18 WHERE study = 'bad' AND number = 1",
+    "finished": "UPDATE trials SET finished = -1e308 WHERE study = 'bad' AND number = 1",
 }
 
 
@@ -63,7 +65,7 @@ def test_a_damaged_trial_is_named_and_measured_again(column: str, home: Path, ru
     assert untouched.status == "ok"
     assert examine_ledger().status == "ok"
     trial = Ledger.open("bad").trials()[1]
-    again = column != "sampler"
+    again = column in {"result", "params", "utility"}
     assert (trial.outcome == "preempted") == again
     assert ("1 trials are owed: tune-vfl resume bad" in mended.detail) == again
     assert len(Ledger.open("bad").owed_retries()) == (again and column != "params")
@@ -71,13 +73,14 @@ def test_a_damaged_trial_is_named_and_measured_again(column: str, home: Path, ru
         assert run(verb, "bad", "--json")[0] == 0
 
 
-def test_one_bad_row_stops_no_other_study(home: Path, run: Run) -> None:
+@pytest.mark.parametrize("column", ["result", "asked"])
+def test_one_bad_row_stops_no_other_study(column: str, home: Path, run: Run) -> None:
     before = {verb: run(verb, "good", "--json") for verb in ("status", "frontier")}
-    damage(home, FLIPS["result"])
+    damage(home, FLIPS[column])
     for verb in ("status", "frontier", "report"):
         code, out, err = run(verb, "bad")
         assert (code, out) == (1, "")
-        assert "study 'bad', trial 1: result. Other studies are not concerned." in err
+        assert f"study 'bad', trial 1: {column}. Other studies are not concerned." in err
         assert "doctor --repair" in err
     assert {verb: run(verb, "good", "--json") for verb in before} == before
     code, out, err = run("studies", "--json")

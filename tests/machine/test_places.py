@@ -1,12 +1,16 @@
 """The home: one's own, named or made by this account."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Run
+from tune_vfl.cluster.profiles import profiles_file
 from tune_vfl.errors import UsageError
-from tune_vfl.machine.places import home
+from tune_vfl.machine.places import data_root, home, user_cache
+from tune_vfl.machine.secrets import token_file
 
 
 def test_a_home_that_another_account_made_is_not_used_unless_it_is_named(
@@ -36,3 +40,49 @@ def test_a_link_that_another_account_made_leads_nowhere(tmp_path: Path, monkeypa
     os.chown(tmp_path / "tune-vfl-home", 54321, -1, follow_symlinks=False)
     with pytest.raises(UsageError, match="another account"):
         home()
+
+
+PLACES = {
+    "TUNE_VFL_DATA": data_root,
+    "XDG_CACHE_HOME": user_cache,
+    "XDG_CONFIG_HOME": profiles_file,
+    "RAY_AUTH_TOKEN_PATH": token_file,
+}
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without a home and without a name, as containers have them."""
+    for name in ("HOME", *PLACES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+
+
+@pytest.mark.usefixtures("homeless")
+@pytest.mark.parametrize(("variable", "place"), PLACES.items())
+def test_a_user_without_a_home_is_told_what_to_set(
+    variable: str, place: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=rf"^~/.*: there is no such home folder; set HOME, or {variable} to a whole"):
+        place()
+    monkeypatch.setenv(variable, str(tmp_path))
+    assert place().is_relative_to(tmp_path)
+    monkeypatch.setenv(variable, "~nobody-of-this-name/x")
+    with pytest.raises(UsageError, match=f"^~nobody-of-this-name/x: .*{variable}"):
+        place()
+    monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert place().is_relative_to(tmp_path)
+
+
+def test_who_names_all_places_needs_no_home(
+    home: Path, homeless: None, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home.parent / "s.yaml").write_text("{study: s, dataset: breast_cancer, defense: laplace, attacks: [norm]}")
+    for verb in (["validate", home.parent / "s.yaml"], ["clean"], ["jobs", "list", "--cluster", "lab"]):
+        code, _, err = run(*verb)
+        assert (code, "set HOME" in err) == (2, True)
+    for variable in PLACES:
+        monkeypatch.setenv(variable, str(home.parent / variable))
+    assert run("validate", home.parent / "s.yaml")[0] == 0
+    assert run("clean")[0] == 0

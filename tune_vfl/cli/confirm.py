@@ -21,7 +21,7 @@ WITH_FAILURES = 3
 def confirm(
     name: Name,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="Fresh seeds for every setting that is kept: 1000, 1001, ...")
+        int, typer.Option("--seeds", min=1, max=10_000, help="Fresh seeds for each setting that is kept: 1000, ...")
     ] = 10,
     adaptive: Annotated[
         float,

@@ -32,7 +32,7 @@ def has_seats(raw: bytes) -> bool:
     try:
         listed: list[dict[str, Any]] = json.loads(raw)["data"]["result"]["result"]
         return any(SEAT in node["resources_total"] for node in listed if node["state"] == "ALIVE")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

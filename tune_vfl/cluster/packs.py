@@ -36,7 +36,7 @@ def count(raw: bytes) -> dict[str, Packs]:
     try:
         listed: list[dict[str, Any]] = json.loads(raw)["data"]["result"]["result"]
         states = Counter((str(group["creator_job_id"]), str(group["state"])) for group in listed)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     found = {job: Packs(states[job, "CREATED"], states[job, "PENDING"]) for job, _ in states}
     return {job: packs for job, packs in found.items() if any(packs)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from pydantic import Field, ValidationError
 from tune_vfl.cluster.dashboard import DEFAULT_ADDRESS, dashboard_address
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
 from tune_vfl.machine.passwords import has_password
+from tune_vfl.machine.places import of_user
 from tune_vfl.spec import Strict, explain
 from tune_vfl.spec.yaml_text import load_yaml
 
@@ -36,7 +36,7 @@ class Profile(Strict):
 
 def profiles_file() -> Path:
     """Return where the clusters are described: ``tune-vfl/clusters.yaml`` in the user's folder of settings."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "tune-vfl" / "clusters.yaml"
+    return of_user("XDG_CONFIG_HOME", "~/.config") / "tune-vfl" / "clusters.yaml"
 
 
 def find_profile(named: str | None = None) -> Profile:

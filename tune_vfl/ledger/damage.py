@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, Text, and_, delete, select, type_coerc
 
 from tune_vfl.errors import TuneVflError, shortened
 from tune_vfl.ledger.schema import Json, campaigns, confirmations, studies, trials
-from tune_vfl.ledger.trials import ending_of
+from tune_vfl.ledger.trials import MOMENTS, ending_of, is_moment
 from tune_vfl.machine.checked_json import DamagedValueError, load
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.confirmations import UNDEFENDED
@@ -78,7 +78,7 @@ def damage_named(connection: Connection, place: str) -> Iterator[None]:
 
 
 def find_damage(connection: Connection, names: Collection[str] | None = None) -> list[Damage]:
-    """Compare every value with its checksum, and a trial's columns with its whole outcome.
+    """Compare every value with its checksum, a trial's columns with its whole outcome, its times with the calendar.
 
     Args:
         connection: to the ledger.
@@ -96,6 +96,7 @@ def find_damage(connection: Connection, names: Collection[str] | None = None) ->
             bad = [c.name for c in texts if not _intact(row[c.name])]
             if table is trials and not bad and not _agrees(dict(row)):
                 bad = ["result"]
+            bad += [name for name in MOMENTS if name in row and not is_moment(row[name])]
             found += [Damage(table, {name: row[name] for name in key}, name) for name in bad]
     return found
 
@@ -153,7 +154,8 @@ def _mend_row(connection: Connection, damages: Sequence[Damage]) -> str:
 
 
 def _freed_trial(columns: Collection[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {name: {"params": {}, "sampler": {}, "tuned": None}.get(name) for name in columns}
+    empty: dict[str, Any] = {"params": {}, "sampler": {}, **dict.fromkeys(MOMENTS, 0.0)}
+    values = {name: empty.get(name) for name in columns}
     if {"params", "result"} & {*columns}:
         gone = Outcome.failed("preempted", _LOST)
         values |= {"result": gone.model_dump(mode="json"), "lost": "driver", **ending_of(gone)}

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Dialect, Double, TypeDecorator, select, type_coerce
 
 from tune_vfl.ledger.schema import JsonText, trials
+from tune_vfl.machine.checked_json import DamagedValueError
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.studies import TrialRecord
 from tune_vfl.spec.cell import from_text
@@ -78,9 +79,31 @@ class Trial:
         )
 
 
+MOMENTS = ("asked", "finished")
+"""The columns of times."""
+
+
+def is_moment(seconds: float | None) -> bool:
+    """Return whether a time is missing, or one that every calendar has: up to the year 6325."""
+    return seconds is None or 0 <= seconds < 2**37
+
+
+class _Moment(TypeDecorator[float]):
+    """Seconds since 1970; reading what is no moment raises DamagedValueError."""
+
+    impl, cache_ok = Double, True
+
+    def process_result_value(self, value: float | None, _dialect: Dialect) -> float | None:
+        """Verify a value."""
+        if not is_moment(value):
+            raise DamagedValueError(f"no calendar has {value} seconds since 1970")
+        return value
+
+
 # Outcomes are read from their text at once: a thousand of them are most of what a ledger holds.
+_READ: dict[str, TypeDecorator[Any]] = {"result": JsonText(), **dict.fromkeys(MOMENTS, _Moment())}
 _COLUMNS = [
-    type_coerce(column, JsonText).label(column.name) if column is trials.c.result else column
+    type_coerce(column, _READ[column.name]).label(column.name) if column.name in _READ else column
     for column in trials.c
     if column not in {trials.c.study, trials.c.tuned}
 ]

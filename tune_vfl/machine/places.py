@@ -37,14 +37,31 @@ def working_folder_is_gone() -> bool:
     return False
 
 
+def of_user(variable: str, usual: str) -> Path:
+    """Return the place that an environment variable names, in which ``~`` is the user's home.
+
+    Args:
+        variable: its name.
+        usual: the place where it is not set or empty, below ``~``.
+
+    Raises:
+        UsageError: when there is no such home: a container's user may have neither ``HOME`` nor a name.
+    """
+    place = os.environ.get(variable) or usual
+    try:
+        return Path(place).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{place}: there is no such home folder; set HOME, or {variable} to a whole path") from error
+
+
 def data_root() -> Path:
     """Return the data root: ``TUNE_VFL_DATA``, or ``~/.cache/tune-vfl``."""
-    return Path(os.environ.get("TUNE_VFL_DATA") or "~/.cache/tune-vfl").expanduser()
+    return of_user("TUNE_VFL_DATA", "~/.cache/tune-vfl")
 
 
 def user_cache() -> Path:
     """Return the folder of what can be made again: ``tune-vfl`` under ``XDG_CACHE_HOME``, or ``~/.cache/tune-vfl``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tune-vfl"
+    return of_user("XDG_CACHE_HOME", "~/.cache") / "tune-vfl"
 
 
 def embedded_uri() -> str:

@@ -9,14 +9,14 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from tune_vfl.machine.places import of_user
 from tune_vfl.machine.removing import remove
 from tune_vfl.machine.streams import tell
 
 
 def token_file() -> Path:
     """Return where Ray looks for its token when no variable holds it: ``RAY_AUTH_TOKEN_PATH``, or in ``~/.ray``."""
-    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    return Path(named).expanduser() if named else Path.home() / ".ray" / "auth_token"
+    return of_user("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
 
 
 def make_token_private() -> None:
