@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -62,8 +63,9 @@ def as_yaml(data: Any, **style: Any) -> str:
     """
     import yaml
 
-    text = str(yaml.safe_dump(data, allow_unicode=True, **style)).rstrip()
-    return text if visible(text) == text else str(yaml.safe_dump(data, allow_unicode=False, **style)).rstrip()
+    style = {"width": math.inf, **style}  # a name stays in one piece, to be read and to be searched for
+    text = str(yaml.safe_dump(data, allow_unicode=True, **style)).rstrip("\n")
+    return text if visible(text) == text else str(yaml.safe_dump(data, allow_unicode=False, **style)).rstrip("\n")
 
 
 def cell(value: object) -> str:
