@@ -7,28 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.planted import SPEC, plant
+
 ROOT = Path(__file__).parents[2]
-SPEC = """
-study: s
-dataset: breast_cancer
-defense: laplace
-attacks: [norm]
-budget: {trials: 1, seeds: 1}
-training: {epochs: 1}
-"""
-PLANTED = ("numpy.py", "trainables.py", "tune_vfl.py", "mlflow.py", "torch.py", "sitecustomize.py", "reports.py")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of mode 1777 with modules that leave a mark when they are imported."""
+    """A folder of mode 1777 with what others have planted."""
     place = tmp_path / "shared"
     place.mkdir()
     place.chmod(0o1777)
-    for name in PLANTED:
-        (place / name).write_text(
-            f"open({str(tmp_path / 'marks')!r}, 'a').write({name!r})\nraise SystemExit({name!r})\n"
-        )
+    plant(place, tmp_path / "marks")
     (tmp_path / "s.yaml").write_text(SPEC)
     return place
 
@@ -36,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("verb", [("search", "../s.yaml"), ("doctor",)])
 def test_nothing_planted_is_imported(folder: Path, verb: tuple[str, ...]) -> None:
     environment = {**os.environ, "TUNE_VFL_HOME": str(folder.parent / "home"), "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f":.:{environment['PATH']}"
     environment.pop("RAY_ADDRESS", None)
     # As an installed `tune-vfl` runs: the folder of the program is on the path, not the working folder.
     program = (

@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 
+from tests.helpers.planted import SPEC, plant
 from tune_vfl.service.open_doors import gcs_answers
 
 ROOT = Path(__file__).parents[2]
@@ -249,6 +250,20 @@ def attempts(first: First, other: Other, work: Path) -> Iterator[tuple[str, Atte
     # A port asks nobody for an account: asked from here, where gRPC finds its modules.
     yield "Ray's GCS without a token", (gcs_answers("127.0.0.1", gcs), "a health check")
     yield "a folder planted in TMPDIR", planted_folder(first, other, work)
+    yield from listeners(first, other, work)
+    yield "modules planted in the working folder", planted_modules(first, other, work)
+    yield "a home planted in the working folder", planted_home(first, other, work)
+    bomb = work / "bomb.study"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("trials.jsonl", "w") as into:
+        for _ in range(70):
+            into.write(bytes(2**20))
+    done = first.runs("study", "unpack", bomb)
+    refused = "larger than" in done.stderr
+    yield "a packed study that swells", (not refused, done.stderr.strip().splitlines()[-1])
+
+
+def listeners(first: First, other: Other, work: Path) -> Iterator[tuple[str, Attempt]]:
+    """Yield each way to listen where the first account speaks, and whether a token or a secret was heard."""
     with other.listening(work / "heard-by-dashboard") as port:
         done = first.runs("jobs", "list", "--address", f"http://127.0.0.1:{port}")
         yield "a listener where the dashboard is expected", heard(work / "heard-by-dashboard", done)
@@ -269,25 +284,8 @@ def attempts(first: First, other: Other, work: Path) -> Iterator[tuple[str, Atte
             spec.write_text(SPEC + line.format(port=port))
             done = first.runs("search", spec)
             yield way, heard(work / f"heard-by-spec-{number}", done)
-    yield "modules planted in the working folder", planted_modules(first, other, work)
-    yield "a home planted in the working folder", planted_home(first, other, work)
-    bomb = work / "bomb.study"
-    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("trials.jsonl", "w") as into:
-        for _ in range(70):
-            into.write(bytes(2**20))
-    done = first.runs("study", "unpack", bomb)
-    refused = "larger than" in done.stderr
-    yield "a packed study that swells", (not refused, done.stderr.strip().splitlines()[-1])
 
 
-SPEC = """
-study: theirs
-dataset: breast_cancer
-defense: laplace
-attacks: [norm]
-budget: {trials: 1, seeds: 1}
-training: {epochs: 1}
-"""
 SENT = {
     "a spec with ${env:SECRET} in a URL": "tracking: http://x:${{env:SECRET}}@127.0.0.1:{port}/x\n",
     "a spec with ${env:SECRET} for one's own host, and another one in the query": (
@@ -296,7 +294,6 @@ SENT = {
     "a spec's tracking server, while MLFLOW_TRACKING_TOKEN is exported": "tracking: http://127.0.0.1:{port}\n",
     "a spec's database, while PGPASSWORD is exported": "storage: postgresql://x@127.0.0.1:{port}/y\n",
 }
-PLANTED = ("numpy.py", "trainables.py", "tune_vfl.py", "mlflow.py", "torch.py", "sitecustomize.py", "c++", "ps")
 
 
 def planted_modules(first: First, other: Other, work: Path) -> Attempt:
@@ -307,15 +304,11 @@ def planted_modules(first: First, other: Other, work: Path) -> Attempt:
     mark.touch()
     mark.chmod(0o666)
 
-    def plant() -> Attempt:
-        for name in PLANTED:
-            module, program = f"open({str(mark)!r}, 'a').write({name!r})", f"#!/bin/sh\necho {name} >> {mark}"
-            line = module if name.endswith(".py") else program
-            (folder / name).write_text(f"{line}\n")
-            (folder / name).chmod(0o755)
+    def tries() -> Attempt:
+        plant(folder, mark)
         return True, ""
 
-    assert other.tries(plant)[0]
+    assert other.tries(tries)[0]
     (work / "plain.yaml").write_text(SPEC)
     command = Path(sys.executable).with_name("tune-vfl")
     how: dict[str, Any] = {"env": {**first.environment, "PATH": f":.:{first.environment['PATH']}"}, "cwd": folder}

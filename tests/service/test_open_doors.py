@@ -12,7 +12,7 @@ import pytest
 
 from tune_vfl.machine import web
 from tune_vfl.service import open_doors, ray_cluster
-from tune_vfl.service.open_doors import Sink, examine_doors, kind_of, outward_address, sinks
+from tune_vfl.service.open_doors import Door, doors, examine_doors, kind_of, outward_address
 from tune_vfl.service.ray_cluster import examine_cluster
 
 SERVER = """
@@ -76,10 +76,10 @@ def head(request):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """Let the doctor find these sinks, at an address that is reached in this test."""
+    """Let the doctor find these doors, at an address that is reached in this test."""
 
     def found(*doors):
-        monkeypatch.setattr(open_doors, "sinks", lambda: iter(doors))
+        monkeypatch.setattr(open_doors, "doors", lambda: iter(doors))
         monkeypatch.setattr(open_doors, "outward_address", lambda: "127.0.0.1")
         return [(check.status, check.detail) for check in examine_doors()]
 
@@ -88,14 +88,14 @@ def seen(monkeypatch):
 
 @pytest.mark.parametrize("head", [False], indirect=True)
 def test_a_head_that_answers_a_stranger_is_a_finding(seen, head):
-    ((status, detail),) = seen(Sink("gcs", 1, "::", head), Sink("ray", 1, "::", 7))
+    ((status, detail),) = seen(Door("gcs", 1, "::", head), Door("ray", 1, "::", 7))
     assert status == "finding"
     assert f"{head} answers other machines without a token" in detail
 
 
 @pytest.mark.parametrize("head", [True], indirect=True)
 def test_a_head_that_wants_a_token_is_not(seen, head):
-    ((status, detail),) = seen(Sink("gcs", 1, "::", head))
+    ((status, detail),) = seen(Door("gcs", 1, "::", head))
     assert (status, "want a token" in detail) == ("ok", True)
 
 
@@ -116,11 +116,11 @@ def test_no_head_is_told_the_token(head, monkeypatch):
 
 @pytest.mark.parametrize("head", [True], indirect=True)
 def test_auto_is_a_head_of_ones_own_whatever_a_file_of_ray_s_says(head, monkeypatch):
-    doors = [Sink("gcs", 1, "0.0.0.0", head), Sink("dashboard", 1, "::1", 9)]  # noqa: S104
-    monkeypatch.setattr(ray_cluster, "sinks", lambda: iter(doors))
+    found = [Door("gcs", 1, "0.0.0.0", head), Door("dashboard", 1, "::1", 9)]  # noqa: S104
+    monkeypatch.setattr(ray_cluster, "doors", lambda: iter(found))
     (check,) = examine_cluster("auto")
     assert (check.status, f"127.0.0.1:{head} wants a token" in check.detail) == ("ok", True)
-    doors.clear()
+    found.clear()
     (check,) = examine_cluster("auto")
     assert (check.status, "no Ray head of yours" in check.detail) == ("unreachable", True)
 
@@ -130,13 +130,13 @@ def test_what_is_no_head_is_told_apart(page):
 
 
 def test_a_dashboard_and_an_mlflow_that_answer_a_stranger_are_findings(seen, page):
-    both = seen(Sink("dashboard", 1, "::", page), Sink("mlflow", 2, "::", page))
+    both = seen(Door("dashboard", 1, "::", page), Door("mlflow", 2, "::", page))
     assert [status for status, _ in both] == ["finding", "finding"]
     assert f"MLflow answers other machines at 127.0.0.1:{page}" in both[1][1]
 
 
 def test_what_listens_on_loopback_is_nobody_s_business(seen, page):
-    ((status, detail),) = seen(Sink("dashboard", 1, "127.0.0.1", page), Sink("mlflow", 2, "::1", page))
+    ((status, detail),) = seen(Door("dashboard", 1, "127.0.0.1", page), Door("mlflow", 2, "::1", page))
     assert (status, "on loopback" in detail) == ("ok", True)
     assert seen() == [("ok", "no Ray and no MLflow of yours runs here")]
 
@@ -160,14 +160,14 @@ def test_the_sockets_of_a_program_are_found_and_those_of_others_are_not(tmp_path
         subprocess.Popen(words, executable=sys.executable, **pipes) as head,
     ):
         port = int(head.stdout.readline())
-        found = {door.port: door for door in sinks()}
+        found = {door.port: door for door in doors()}
         head.communicate("\n")
         assert other.getsockname()[1] not in found
-    assert found[port] == Sink("gcs", head.pid, "127.0.0.1", port)
+    assert found[port] == Door("gcs", head.pid, "127.0.0.1", port)
 
 
 def test_a_mapped_loopback_is_closed():
-    hosts = {host: Sink("ray", 1, host, 1).is_open for host in ("::ffff:127.0.0.1", "::1", "::", "0.0.0.0")}  # noqa: S104
+    hosts = {host: Door("ray", 1, host, 1).is_open for host in ("::ffff:127.0.0.1", "::1", "::", "0.0.0.0")}  # noqa: S104
     assert hosts == {"::ffff:127.0.0.1": False, "::1": False, "::": True, "0.0.0.0": True}  # noqa: S104
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from tune_vfl.machine.streams import tell
 from tune_vfl.machine.visible_text import visible
 
 PIPE_WIDTH = 160  # a table in a pipe or a file is not cut to 80 columns
@@ -90,7 +91,7 @@ def plus_minus(mean: float | None, std: float | None) -> str:
 
 def say(message: str) -> None:
     """Print a message on stderr."""
-    typer.echo(visible(message), err=True)
+    tell(message)
 
 
 def note(message: str) -> None:

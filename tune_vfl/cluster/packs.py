@@ -1,4 +1,4 @@
-"""Who has what on a cluster and who waits: the packs of each job, from the dashboard's list of placement groups."""
+"""The packs of each job on a cluster, those that run and those that wait, from the dashboard's placement groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 10_000
 
 
 class Packs(NamedTuple):
-    """How many packs of a job have their room, and how many wait for one."""
+    """The number of a job's packs that run, and of those that wait for room."""
 
     running: int = 0
     waiting: int = 0

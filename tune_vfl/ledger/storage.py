@@ -12,14 +12,14 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import URL, Connection, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import OperationalError
 
 from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import LedgerGoneError, retry, translated
 from tune_vfl.ledger.lease import Clock
 from tune_vfl.machine.filesystems import network_file_system
-from tune_vfl.machine.passwords import from_environment, hide_password, usable
+from tune_vfl.machine.passwords import from_environment, hide_password, parts_of, usable
 from tune_vfl.machine.places import home, sqlite_path, sqlite_uri
 from tune_vfl.machine.presence import is_file
 from tune_vfl.machine.process_identity import boot_id
@@ -163,21 +163,13 @@ def storage_at(given: str | None = None) -> LedgerStorage:
     if (path := sqlite_path(named)) is not None:
         return SqliteFile(path)
     if scheme.partition("+")[0] in {"postgresql", "postgres"}:
-        _refuse_unreadable(named)
+        if parts_of(named) is None:
+            raise UsageError(
+                f"storage {hide_password(named)}: cannot be read; several hosts are ?host=A:5432&host=B:5432, a Unix "
+                "socket is ?host=/FOLDER, and of a password @ : / are %40 %3A %2F"
+            )
         return PostgresServer(named)
     raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")
-
-
-def _refuse_unreadable(url: str) -> None:
-    try:
-        readable = "@" not in (make_url(url).host or "")
-    except (ArgumentError, ValueError):
-        readable = False
-    if not readable:
-        raise UsageError(
-            f"storage {hide_password(url)}: cannot be read; several hosts are ?host=A:5432&host=B:5432, a Unix socket "
-            "is ?host=/FOLDER, and of a password @ : / are %40 %3A %2F"
-        )
 
 
 @cache

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Dialect, Double, TypeDecorator
 from tune_vfl.ledger.schema import JsonText, trials
 from tune_vfl.machine.checked_json import DamagedValueError
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.studies import TrialRecord
+from tune_vfl.records.studies import END_OF_TIME, TrialRecord
 from tune_vfl.spec.cell import from_text
 
 
@@ -84,8 +84,8 @@ MOMENTS = ("asked", "finished")
 
 
 def is_moment(seconds: float | None) -> bool:
-    """Return whether a time is missing, or one that every calendar has: up to the year 6325."""
-    return seconds is None or 0 <= seconds < 2**37
+    """Return whether a time is missing, or one that every calendar has."""
+    return seconds is None or 0 <= seconds < END_OF_TIME
 
 
 class _Moment(TypeDecorator[float]):

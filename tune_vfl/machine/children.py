@@ -74,12 +74,12 @@ def find(program: str) -> Path:
         return Path(program).absolute()
     for folder in map(Path, os.get_exec_path()):
         found = folder / program
-        if folder.is_absolute() and os.access(found, os.X_OK) and found.is_file() and is_ours_alone(folder):
+        if folder.is_absolute() and os.access(found, os.X_OK) and found.is_file() and _may_be_trusted(folder):
             return found
     raise FileNotFoundError(f"no {program} in a folder of the PATH that no other account can write")
 
 
-def is_ours_alone(place: Path) -> bool:
+def _may_be_trusted(place: Path) -> bool:
     """Return whether a file or folder belongs to root or this user, and cannot be written by everybody."""
     held = place.stat()
     return held.st_uid in (0, os.getuid()) and not held.st_mode & stat.S_IWOTH

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from tune_vfl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 OWN = ("TUNE_VFL_STORAGE", "MLFLOW_TRACKING_URI", "TUNE_VFL_HOSTS")
 """The variables whose hosts are the user's own; the last one is a list of hosts."""
@@ -37,8 +40,8 @@ class StudyUrl(str):
     __slots__ = ()
 
 
-class Server(NamedTuple):
-    """The server of a URL.
+class NamedServer(NamedTuple):
+    """The server that a URL names.
 
     Attributes:
         host: in lower case, with its port where the URL names one.
@@ -57,7 +60,7 @@ class Server(NamedTuple):
         return _with_port(self.host, usual) in {_with_port(host, usual) for host in own_hosts()}
 
 
-def server_of(text: str) -> Server | None:
+def server_of(text: str) -> NamedServer | None:
     """Take a URL of a study file apart; None for a path and the URL of a file.
 
     Raises:
@@ -68,13 +71,11 @@ def server_of(text: str) -> Server | None:
         raise ValueError(_not_for_a_spec("it begins or ends with a blank, or holds a letter that is not shown"))
     if not _REFERENCE.search(text) and (text.startswith(_FILES) or not re.match(r"[A-Za-z][\w+.-]*:|databricks", text)):
         return None
-    from sqlalchemy.engine import URL, make_url
-    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy.engine import URL
 
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError):
-        raise ValueError(_ELSEWHERE if _REFERENCE.search(text) else _not_for_a_spec("it cannot be read")) from None
+    url = parts_of(text)
+    if url is None:
+        raise ValueError(_ELSEWHERE if _REFERENCE.search(text) else _not_for_a_spec("it cannot be read"))
     named = _VARIABLE.fullmatch(str(url.password or ""))
     if len(_REFERENCE.findall(text)) != int(named is not None):
         raise ValueError(_ELSEWHERE)
@@ -91,11 +92,23 @@ def server_of(text: str) -> Server | None:
         user += f":{named[0] if named else quote(str(url.password), safe='')}"
     bare = URL.create(url.drivername, None, None, url.host, url.port, url.database, query).render_as_string()
     host = f"[{url.host}]" if ":" in url.host else url.host
-    return Server(
+    return NamedServer(
         f"{host}:{url.port}".lower() if url.port else host.lower(),
         named and named[1],
         bare.replace("://", f"://{user}@", 1) if user else bare,
     )
+
+
+def parts_of(url: str) -> URL | None:
+    """Take a URL apart; None where it is none that SQLAlchemy reads, or a password's ``@`` is not quoted in it."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):  # such as several hosts with ports, which MLflow or a driver may take
+        return None
+    return None if "@" in (parts.host or "") else parts
 
 
 def _not_for_a_spec(why: str) -> str:
@@ -179,14 +192,10 @@ def own_hosts() -> set[str]:
 
 def _hosts_of(url: str) -> list[str]:
     """Return all hosts of a URL of the user's own, as it names them."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        parts = make_url(url)
-    except (ArgumentError, ValueError):  # a path, or several hosts with ports, which only another client takes
+    parts = parts_of(url)
+    if parts is None:  # a path, or several hosts with ports, which only another client takes
         return re.split(r"[/?#]", url.partition("://")[2].rpartition("@")[2])[0].split(",")
-    host = f"[{parts.host}]" if ":" in (parts.host or "") else (parts.host or "").rpartition("@")[2]
+    host = f"[{parts.host}]" if ":" in (parts.host or "") else parts.host or ""
     named = parts.query.get("host", ())
     more = [one for text in ((named,) if isinstance(named, str) else named) for one in text.split(",")]
     return [*(f"{one}:{parts.port}" if parts.port and one else one for one in host.split(",")), *more]
@@ -210,14 +219,10 @@ def hide_password(url: str) -> str:
     """Return a URL so that it may be shown: a server's without password, and without what follows a question mark."""
     if "://" not in url or url.startswith(_FILES):
         return url
-    from sqlalchemy.engine import URL, make_url
-    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy.engine import URL
 
-    try:
-        parts = make_url(url)
-        if "@" in (parts.host or ""):  # of a password that is not quoted
-            raise ValueError(url)
-    except (ArgumentError, ValueError):  # such as several hosts with ports, which MLflow or a driver may take
+    parts = parts_of(url)
+    if parts is None:
         head, at, tail = url.partition("://")[2].rpartition("@")
         return f"{url.partition('://')[0]}://{head.partition(':')[0]}{at}{tail.partition('?')[0]}"
     shown = URL.create(parts.drivername, parts.username, None, parts.host, parts.port, parts.database)

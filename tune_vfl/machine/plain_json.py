@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written: what a reader could take in two ways, or never end with, is refused."""
+"""A strict reader of JSON from others: a key given twice, endless nesting and numbers beyond a float are refused."""
 
 from __future__ import annotations
 

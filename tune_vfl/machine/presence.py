@@ -1,4 +1,4 @@
-"""What is at a path, when it can be looked at; where it cannot, that is said and not taken for nothing."""
+"""Look at a path: a file or folder that this account may not see is an error, and not taken for a missing one."""
 
 from __future__ import annotations
 

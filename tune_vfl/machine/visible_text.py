@@ -1,4 +1,4 @@
-"""Text of somebody else on a terminal: what would move the cursor, hide letters or turn them round is shown escaped."""
+"""Escape hidden characters in text of others: on a terminal they would move the cursor, hide letters or turn them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ACCEPT_SECONDS = 5.0
 
 
 class Reply(NamedTuple):
-    """What a server answers; a redirection is an answer like another, and nobody follows it.
+    """The answer of a server; a redirection is an answer like another, and is not followed.
 
     Attributes:
         status: the HTTP status.

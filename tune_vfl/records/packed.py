@@ -19,6 +19,7 @@ from tune_vfl.records.campaigns import Skipped
 from tune_vfl.records.confirmations import UNDEFENDED, Confirmation, SeedRecord
 from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.records.studies import END_OF_TIME
 from tune_vfl.spec import Strict, StudyName, explain
 from tune_vfl.spec.cell import References
 from tune_vfl.spec.constraints import Constraints
@@ -26,7 +27,7 @@ from tune_vfl.spec.constraints import Constraints
 PACKED_SCHEMA = "tune-vfl/packed/1"
 
 Count = Field(ge=0, lt=2**31)
-Moment = Annotated[FiniteFloat, Field(ge=0, lt=2**37)]
+Moment = Annotated[FiniteFloat, Field(ge=0, lt=END_OF_TIME)]
 """Seconds since 1970, up to the year 6325: every calendar has such a moment, in every time zone."""
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tune_vfl.spec import StudySpec
 
 
+END_OF_TIME = 2**37
+"""Seconds since 1970 up to which every calendar has days: the year 6325."""
+
+
 @dataclass(frozen=True)
 class TrialRecord:
     """One finished trial.

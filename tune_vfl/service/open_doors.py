@@ -21,7 +21,7 @@ _SECONDS = 3.0
 _CLOSE = "stop it, or start it with RAY_AUTH_MODE=token and a token in ~/.ray/auth_token (see SECURITY.md)"
 
 
-class Sink(NamedTuple):
+class Door(NamedTuple):
     """A socket that accepts connections.
 
     Attributes:
@@ -45,7 +45,7 @@ class Sink(NamedTuple):
 
 def examine_doors() -> list[Check]:
     """Check this user's Ray processes and MLflow servers on this machine."""
-    found = sorted(set(sinks()))
+    found = sorted(set(doors()))
     outside = outward_address()
     if not found or outside is None:
         return [Check("open ports", "ok", "no Ray and no MLflow of yours runs here" if not found else "no network")]
@@ -66,26 +66,26 @@ def outward_address() -> str | None:
         return str(probe.getsockname()[0])
 
 
-def _ray(outside: str, doors: list[Sink]) -> Check | None:
-    if not doors:
+def _ray(outside: str, reachable: list[Door]) -> Check | None:
+    if not reachable:
         return None
-    ports = sorted({door.port for door in doors})
+    ports = sorted({door.port for door in reachable})
     name = f"Ray at {outside}, ports {', '.join(map(str, ports[:8]))}{' ...' if len(ports) > 8 else ''}"
-    answering = [d.port for d in doors if d.kind in ("gcs", "dashboard") and _answers(outside, d)]
+    answering = [d.port for d in reachable if d.kind in ("gcs", "dashboard") and _answers(outside, d)]
     if answering:
         listed = ", ".join(map(str, answering))
         return Check("open ports", "finding", f"{name}: {listed} answers other machines without a token", _CLOSE)
     return Check("open ports", "ok", f"{name}: reachable from other machines, want a token (load figures need none)")
 
 
-def _mlflow(outside: str, door: Sink) -> Check | None:
+def _mlflow(outside: str, door: Door) -> Check | None:
     if not _http(outside, door.port, "/"):
         return None
     advice = "whoever reaches it may read, change and delete every run: serve it with 'tune-vfl ui', on loopback"
     return Check("open ports", "finding", f"MLflow answers other machines at {outside}:{door.port}", advice)
 
 
-def _answers(host: str, door: Sink) -> bool:
+def _answers(host: str, door: Door) -> bool:
     # A dashboard's process also has a port for metrics, which answers every path.
     return gcs_answers(host, door.port) if door.kind == "gcs" else _http(host, door.port, "/api/jobs/", b"[")
 
@@ -120,7 +120,7 @@ def _http(host: str, port: int, path: str, start: bytes = b"") -> bool:
     return reply.status == 200 and reply.body.startswith(start)
 
 
-def sinks() -> Iterator[Sink]:
+def doors() -> Iterator[Door]:
     """Yield the listening sockets of this user's Ray processes and MLflow servers."""
     import psutil
 
@@ -130,7 +130,7 @@ def sinks() -> Iterator[Sink]:
         except psutil.Error:  # it has ended
             continue
         if kind:
-            yield Sink(kind, pid, held.laddr.ip, held.laddr.port)
+            yield Door(kind, pid, held.laddr.ip, held.laddr.port)
 
 
 def kind_of(arguments: list[str]) -> Kind | None:

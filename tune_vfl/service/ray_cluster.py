@@ -11,7 +11,7 @@ from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.network import listens
 from tune_vfl.machine.web import Server, other_end
 from tune_vfl.service.checks import Check
-from tune_vfl.service.open_doors import head_answer, sinks
+from tune_vfl.service.open_doors import doors, head_answer
 
 OPEN_ADVICE = (
     "anyone who reaches it can run code there: start every node with RAY_AUTH_MODE=token and the same token "
@@ -63,7 +63,7 @@ def _port(address: str) -> Check:
 
 def _own_heads() -> list[Check]:
     """Check each Ray head of this user; where Ray itself would look, any account may have written an address."""
-    heads = sorted({(door.host, door.port) for door in sinks() if door.kind == "gcs"})
+    heads = sorted({(door.host, door.port) for door in doors() if door.kind == "gcs"})
     if not heads:
         detail = "RAY_ADDRESS=auto, and no Ray head of yours runs on this machine"
         return [Check("cluster", "unreachable", detail, "ray start --head")]
@@ -102,7 +102,7 @@ def _dashboard_of(head: int) -> str | None:
     """Return the URL of the dashboard that this user's processes serve for the head at a port."""
     import psutil
 
-    for door in sinks():
+    for door in doors():
         url = f"http://{_reached(door.host, door.port)}"
         with suppress(psutil.Error):  # it has ended
             words = psutil.Process(door.pid).cmdline() if door.kind == "dashboard" else []

@@ -12,6 +12,7 @@ import yaml
 from yaml.resolver import Resolver
 
 from tune_vfl.errors import SpecError, shortened
+from tune_vfl.machine.plain_json import MOST_DIGITS
 
 _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _FLOAT, _BOOL, _NULL = (_TAG + kind for kind in ("str", "int", "float", "bool", "null"))
@@ -38,8 +39,6 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 MOST_DEPTH = 50
 """How many lists and mappings may stand in one another, the keys that lead to a value included."""
-MOST_DIGITS = 250
-"""Characters of a whole number in any base: one that has no more is within the range of a float."""
 MOST_ALIASED = 50_000
 """Characters that all aliases of a document may stand for together."""
 
