@@ -1,6 +1,7 @@
 """Each dangerous thing has one function in the shipped code, which decides; nothing goes past it."""
 
 import ast
+from functools import cache
 
 import pytest
 
@@ -21,6 +22,7 @@ ALONE = {
 EXCEPT = {("tune_vfl/__main__.py", "sys.stderr.write")}
 
 
+@cache
 def names(tree: ast.AST) -> set[str]:
     """Every dotted name that a module imports or uses, from its end too: ``a.b.c`` is also ``b.c`` and ``c``."""
     found: set[str] = set()
