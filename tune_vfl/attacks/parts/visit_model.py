@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from tune_vfl.attacks.parts.columns import principal, scaled, standardized
 from tune_vfl.attacks.parts.folded_rows import FoldedRows, others
 
 WIDEST = 32
@@ -145,30 +146,6 @@ def _curved_ratios(left: Tensor, shares: Tensor) -> Tensor:
         return forms.flatten(5) @ products.flatten(4, 5)
     said = (forms.flatten(4, 5) @ left).view(*forms.shape[:-1], -1)
     return (said * left.unsqueeze(4)).sum(-2)
-
-
-def standardized(rows: Tensor) -> Tensor:
-    """Return ``(..., N, d)`` columns with mean 0 and variance 1; columns that do not vary become 0."""
-    finite = rows.float().nan_to_num(0.0, 0.0, 0.0)
-    spread, center = torch.std_mean(finite, -2, keepdim=True)
-    return torch.where(spread > 1e-6 * center.abs() + 1e-30, (finite - center) / spread.clamp(min=1e-30), 0.0)
-
-
-def scaled(rows: Tensor) -> Tensor:
-    """Return centered rows ``(..., N, d)`` whose entries have a mean square of 1."""
-    finite = rows.float().nan_to_num(0.0, 0.0, 0.0)
-    centered = finite - finite.mean(-2, keepdim=True)
-    size = centered.square().mean((-1, -2), keepdim=True).sqrt()
-    return torch.where(size > 0, centered / size.clamp(min=1e-30), 0.0)
-
-
-def principal(rows: Tensor, count: int) -> Tensor:
-    """Return the ``count`` main coordinates of centered rows ``(..., N, d)``; narrower rows as they are."""
-    if rows.shape[-1] <= count:
-        return rows
-    axes = torch.linalg.eigh((rows.mT @ rows).double()).eigenvectors[..., -count:]
-    main: Tensor = rows @ axes.to(rows.dtype)
-    return main
 
 
 def shrunk(covariance: Tensor, share: float = _SHRINK) -> Tensor:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from tune_vfl.attacks.parts.columns import principal, scaled
 from tune_vfl.attacks.parts.folded_rows import FoldedRows, others
 from tune_vfl.attacks.parts.visit_evidence import balanced, odds_of
-from tune_vfl.attacks.parts.visit_model import WIDEST, principal, scaled, shrunk
+from tune_vfl.attacks.parts.visit_model import WIDEST, shrunk
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.parts.soft_gate import SoftGate

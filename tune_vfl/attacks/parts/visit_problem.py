@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
+from tune_vfl.attacks.parts.columns import principal, standardized
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.folded_rows import FoldedRows
 from tune_vfl.attacks.parts.folds import Labeled
 from tune_vfl.attacks.parts.visit_evidence import TEMPERS, known_loss
-from tune_vfl.attacks.parts.visit_model import SENT, WIDEST, VisitModel, principal, standardized
+from tune_vfl.attacks.parts.visit_model import SENT, WIDEST, VisitModel
 from tune_vfl.attacks.parts.visit_starts import Starts
 from tune_vfl.protocol.granted import Auxiliary
 from tune_vfl.protocol.view import Answer

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from tune_vfl.attacks.parts.columns import principal, standardized
 from tune_vfl.attacks.parts.kmeans import unit
 from tune_vfl.attacks.parts.logistic import fit_logistic, logits_of
-from tune_vfl.attacks.parts.visit_model import SENT, principal, standardized
+from tune_vfl.attacks.parts.visit_model import SENT
 from tune_vfl.protocol.members import gather_rows
 
 if TYPE_CHECKING:

@@ -1,0 +1,86 @@
+"""Kernel ridge on own columns: leave-one-out in closed form equals fits that leave one out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tune_vfl.attacks.parts import own_columns
+from tune_vfl.attacks.parts.own_columns import OwnColumns
+
+
+def _rings(rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return two rings around one center, which no line separates, and the ring of each row."""
+    g = torch.Generator().manual_seed(seed)
+    ring = torch.arange(rows) % 2
+    angle = 2 * torch.pi * torch.rand(rows, generator=g)
+    size = 1 + 2 * ring + 0.2 * torch.randn(rows, generator=g)
+    return torch.stack([size * angle.cos(), size * angle.sin()], -1), ring
+
+
+def _kernel_of(own: OwnColumns) -> Tensor:
+    main, values = own._main, own._values
+    return (main * values.unsqueeze(-2)) @ main.mT
+
+
+def test_scores_of_all_rows_are_those_of_fits_without_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_columns, "RIDGES", (0.1,))
+    monkeypatch.setattr(own_columns, "SHARPNESS", (1.0,))
+    x, ring = _rings(30)
+    own = OwnColumns([x.unsqueeze(0)])
+    y = one_hot(ring, 2).float()
+    said = own.by_all(y.unsqueeze(0))[0]
+    kernel, ridge = _kernel_of(own)[0].double(), 0.1 * float(own._unit)
+    for row in (0, 7, 29):
+        kept = torch.arange(30) != row
+        system = torch.zeros(30, 30, dtype=torch.float64)
+        system[:29, :29] = kernel[kept][:, kept] + ridge * torch.eye(29)
+        system[:29, 29] = system[29, :29] = 1.0
+        solved = torch.linalg.solve(system, torch.cat([y[kept].double(), torch.zeros(1, 2)]))
+        alone = kernel[row][kept] @ solved[:29] + solved[29]
+        torch.testing.assert_close(said[row].double(), alone, atol=2e-4, rtol=0)
+
+
+def test_known_rows_are_scored_by_fits_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_columns, "RIDGES", (0.1,))
+    monkeypatch.setattr(own_columns, "SHARPNESS", (1.0,))
+    x, ring = _rings(60)
+    own = OwnColumns([x.unsqueeze(0)])
+    ids = torch.arange(20)
+    whole = own.by_known(ids.unsqueeze(0), ring[ids].unsqueeze(0), 2)[0]
+    without = own.by_known(ids[1:].unsqueeze(0), ring[ids[1:]].unsqueeze(0), 2)[0]
+    torch.testing.assert_close(whole[0], without[0], atol=1e-4, rtol=0)
+
+
+def test_it_finds_what_no_line_finds() -> None:
+    x, ring = _rings(400)
+    own = OwnColumns([x.unsqueeze(0)])
+    by_known = own.by_known(torch.arange(40).unsqueeze(0), ring[:40].unsqueeze(0), 2)[0].argmax(-1)
+    assert (by_known == ring).float().mean() > 0.95
+
+
+def test_soft_labels_that_are_noise_teach_nothing() -> None:
+    x, _ = _rings(400)
+    g = torch.Generator().manual_seed(3)
+    noise = torch.randint(2, (400,), generator=g)
+    said = OwnColumns([x.unsqueeze(0)]).by_all(one_hot(noise, 2).float().unsqueeze(0))[0].argmax(-1)
+    assert abs(float((said == noise).float().mean()) - 0.5) < 0.1
+
+
+def test_members_do_not_touch_each_other() -> None:
+    pairs = [_rings(80, seed) for seed in (0, 1)]
+    x, ring = (torch.stack(part) for part in zip(*pairs, strict=True))
+    ids = torch.arange(20).expand(2, 20)
+    together = OwnColumns([x]).by_known(ids, ring[:, :20], 2)
+    for member in (0, 1):
+        alone = OwnColumns([x[member : member + 1]]).by_known(ids[:1], ring[member : member + 1, :20], 2)
+        torch.testing.assert_close(together[member], alone[0], atol=1e-4, rtol=1e-4)
+
+
+def test_columns_that_do_not_vary_say_nothing() -> None:
+    own = OwnColumns([torch.ones(1, 30, 4)])
+    said = own.by_known(torch.tensor([[0, 1, 2]]), torch.tensor([[0, 1, 1]]), 2)
+    assert said.isfinite().all()
+    torch.testing.assert_close(said[0, 3:], said[0, 3:4].expand(27, 2))

@@ -1,0 +1,30 @@
+"""Columns of rows brought to one scale, and their main directions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def standardized(rows: Tensor) -> Tensor:
+    """Return ``(..., N, d)`` columns with mean 0 and variance 1; columns that do not vary become 0."""
+    finite = rows.float().nan_to_num(0.0, 0.0, 0.0)
+    spread, center = torch.std_mean(finite, -2, keepdim=True)
+    return torch.where(spread > 1e-6 * center.abs() + 1e-30, (finite - center) / spread.clamp(min=1e-30), 0.0)
+
+
+def scaled(rows: Tensor) -> Tensor:
+    """Return centered rows ``(..., N, d)`` whose entries have a mean square of 1."""
+    finite = rows.float().nan_to_num(0.0, 0.0, 0.0)
+    centered = finite - finite.mean(-2, keepdim=True)
+    size = centered.square().mean((-1, -2), keepdim=True).sqrt()
+    return torch.where(size > 0, centered / size.clamp(min=1e-30), 0.0)
+
+
+def principal(rows: Tensor, count: int) -> Tensor:
+    """Return the ``count`` main coordinates of centered rows ``(..., N, d)``; narrower rows as they are."""
+    if rows.shape[-1] <= count:
+        return rows
+    axes = torch.linalg.eigh((rows.mT @ rows).double()).eigenvectors[..., -count:]
+    main: Tensor = rows @ axes.to(rows.dtype)
+    return main

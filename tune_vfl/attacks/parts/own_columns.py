@@ -1,0 +1,130 @@
+"""Kernel ridge regression of labels on an attacker's own columns, every row scored by the fit without it.
+
+The kernel is a Gaussian one plus a linear one. A landmark is a row to which all others are compared; a few hundred
+turn the kernel into as many columns, whose eigenvectors then give every fit, every ridge and every leave-one-out score
+in closed form. Soft labels of all rows are fitted as easily as a few known ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tune_vfl.attacks.parts.columns import principal, standardized
+
+LANDMARKS = 300
+"""Rows, evenly spread over the order of the split, to which rows are compared."""
+WIDEST = 32
+"""Principal columns that are kept of a group of columns."""
+RIDGES = tuple(10 ** (-4 + step / 2) for step in range(12))
+"""Ridges, in units of a row's mean square, of which leave-one-out errors choose one."""
+SHARPNESS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+"""Factors that turn least-squares scores into logits, of which the likeliest is taken."""
+_LEAST, _OUTSIDE = 1e-6, 1e-3
+
+
+class OwnColumns:
+    """Logits of the classes by own columns, of members side by side.
+
+    Args:
+        groups: ``(T, N, ...)`` numbers of every training row; each group, however wide, weighs the same.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks.parts.own_columns import OwnColumns
+        >>> x = torch.linspace(-1, 1, 40).view(1, 40, 1)
+        >>> said = OwnColumns([x]).by_known(torch.tensor([[5, 30]]), torch.tensor([[0, 1]]), num_classes=2)
+        >>> said.argmax(-1)[0, [0, 10, 35]].tolist()
+        [0, 0, 1]
+    """
+
+    def __init__(self, groups: Sequence[Tensor]) -> None:
+        columns = torch.cat([_of_one_size(principal(standardized(g.flatten(2)), WIDEST)) for g in groups], -1)
+        features = torch.cat([_gaussian(columns), columns], -1)
+        self._features = features - features.mean(-2, keepdim=True)
+        values, axes = torch.linalg.eigh((self._features.mT @ self._features).double())
+        values = values.clamp(min=1e-8 * values.amax(-1, keepdim=True).clamp(min=1e-30))
+        self._main = (self._features.double() @ (axes * values.rsqrt().unsqueeze(-2))).float()
+        self._values = values.float()
+        self._unit = values.float().sum(-1, keepdim=True) / columns.shape[-2]
+
+    def by_known(self, ids: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+        """Return logits ``(T, N, K)`` fitted to a few known rows; those of a known row are the fit's without it.
+
+        Args:
+            ids: ``(T, A)`` positions of known rows.
+            labels: ``(T, A)`` their classes.
+            num_classes: K.
+        """
+        target = one_hot(labels, num_classes).float()
+        mean = target.mean(-2, keepdim=True)
+        at = ids.unsqueeze(-1)
+        known = self._features.gather(-2, at.expand(*ids.shape, self._features.shape[-1]))
+        center = known.mean(-2, keepdim=True)
+        known = known - center
+        values, axes = torch.linalg.eigh((known @ known.mT).double())
+        main, values = axes.float(), values.clamp(min=0).float()
+        left, ridge = _left_out(main, values, self._unit, target)
+        weights = main @ ((main.mT @ (target - mean)) / (values + ridge).clamp(min=1e-30).unsqueeze(-1))
+        logits = (self._features - center) @ (known.mT @ weights) + mean
+        sharpness = _sharpness(left, target)
+        return logits.scatter(-2, at.expand(*ids.shape, num_classes), left) * sharpness
+
+    def by_all(self, shares: Tensor) -> Tensor:
+        """Return logits ``(T, N, K)`` fitted to class probabilities ``(T, N, K)`` of all rows, each without its own."""
+        left, _ = _left_out(self._main, self._values, self._unit, shares)
+        logits: Tensor = left * _sharpness(left, shares)
+        return logits
+
+
+def _gaussian(columns: Tensor) -> Tensor:
+    """Return columns ``(T, N, m)`` whose products are a Gaussian kernel, as well as landmarks can say it."""
+    rows = columns.shape[-2]
+    at = torch.linspace(0, rows - 1, min(LANDMARKS, rows)).round().long()
+    distances = torch.cdist(columns, columns[:, at]).square()
+    width = distances.flatten(1).median(-1).values.clamp(min=1e-30)
+    kernel = (-distances / width[:, None, None]).exp()
+    among = kernel[:, at].double()
+    root = torch.linalg.cholesky(among + _LEAST * len(at) * torch.eye(len(at), dtype=among.dtype))
+    features: Tensor = torch.linalg.solve_triangular(root, kernel.double().mT, upper=False).mT.float()
+    return features
+
+
+def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return scores ``(T, n, K)`` of each row by the fit without it, at the ridge of least error, and that ridge.
+
+    Args:
+        main: ``(T, n, m)`` orthonormal columns, eigenvectors of the kernel.
+        values: ``(T, m)`` the eigenvalues.
+        unit: ``(T, 1)`` the mean square of a row.
+        target: ``(T, n, K)`` class probabilities.
+    """
+    rows = target.shape[-2]
+    mean = target.mean(-2, keepdim=True)
+    along, squares = main.mT @ (target - mean), main.square()
+    errors, scores, ridges = [], [], []
+    for size in RIDGES:
+        ridge = size * unit
+        kept = (values / (values + ridge).clamp(min=1e-30)).unsqueeze(-1)
+        own = squares @ kept + 1 / rows
+        left = (main @ (kept * along) + mean - own * target) / (1 - own).clamp(min=_OUTSIDE)
+        errors.append((left - target).square().mean((-1, -2)))
+        scores.append(left)
+        ridges.append(ridge)
+    best = torch.stack(errors, -1).nan_to_num(torch.inf).argmin(-1)
+    place = torch.arange(len(best))
+    return torch.stack(scores, 1)[place, best], torch.stack(ridges, 1)[place, best]
+
+
+def _sharpness(scores: Tensor, target: Tensor) -> Tensor:
+    """Return the factor ``(T, 1, 1)`` of scores under whose softmax the labels ``(T, n, K)`` are likeliest."""
+    said = [(target * (scores * s).log_softmax(-1)).sum((-1, -2)) for s in SHARPNESS]
+    return torch.tensor(SHARPNESS)[torch.stack(said, -1).argmax(-1)][:, None, None]
+
+
+def _of_one_size(group: Tensor) -> Tensor:
+    size = group.square().sum(-1).mean(-1)[:, None, None].sqrt()
+    return torch.where(size > 0, group / size.clamp(min=1e-30), 0.0)
