@@ -71,7 +71,8 @@ class OwnColumns:
         weights = main @ ((main.mT @ (target - mean)) / (values + ridge).clamp(min=1e-30).unsqueeze(-1))
         logits = (self._features - center) @ (known.mT @ weights) + mean
         sharpness = _sharpness(left, target)
-        return logits.scatter(-2, at.expand(*ids.shape, num_classes), left) * sharpness
+        answer: Tensor = logits.scatter(-2, at.expand(*ids.shape, num_classes), left) * sharpness
+        return answer
 
     def by_all(self, shares: Tensor) -> Tensor:
         """Return logits ``(T, N, K)`` fitted to class probabilities ``(T, N, K)`` of all rows, each without its own."""
