@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.parts import own_columns
+from tune_vfl.attacks.parts.columns import ranked
 from tune_vfl.attacks.parts.own_columns import OwnColumns
 
 
@@ -21,8 +22,8 @@ def _rings(rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def _kernel_of(own: OwnColumns) -> Tensor:
-    main, values = own._main, own._values
-    return (main * values.unsqueeze(-2)) @ main.mT
+    (kernel,) = own._kernels
+    return (kernel.main * kernel.values.unsqueeze(-2)) @ kernel.main.mT
 
 
 def test_scores_of_all_rows_are_those_of_fits_without_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +33,7 @@ def test_scores_of_all_rows_are_those_of_fits_without_the_row(monkeypatch: pytes
     own = OwnColumns([x.unsqueeze(0)])
     y = one_hot(ring, 2).float()
     said = own.by_all(y.unsqueeze(0))[0]
-    kernel, ridge = _kernel_of(own)[0].double(), 0.1 * float(own._unit)
+    kernel, ridge = _kernel_of(own)[0].double(), 0.1 * float(own._kernels[0].unit)
     for row in (0, 7, 29):
         kept = torch.arange(30) != row
         system = torch.zeros(30, 30, dtype=torch.float64)
@@ -84,3 +85,17 @@ def test_columns_that_do_not_vary_say_nothing() -> None:
     said = own.by_known(torch.tensor([[0, 1, 2]]), torch.tensor([[0, 1, 1]]), 2)
     assert said.isfinite().all()
     torch.testing.assert_close(said[0, 3:], said[0, 3:4].expand(27, 2))
+
+
+def test_of_two_sets_of_columns_the_telling_one_is_taken() -> None:
+    x, ring = _rings(200)
+    noise = torch.randn(200, 2, generator=torch.Generator().manual_seed(5))
+    both = torch.stack([x, noise])  # of two members one knows by the first set, the other by the second
+    own = OwnColumns([both], [both.flip(0)])
+    said = own.by_known(torch.arange(40).expand(2, 40), ring[:40].expand(2, 40), 2).argmax(-1)
+    assert ((said == ring).float().mean(-1) > 0.95).all()
+
+
+def test_ranks_are_shares_of_smaller_rows() -> None:
+    rows = torch.tensor([[3.0], [1.0], [1.0], [100.0]])
+    assert ranked(rows).flatten().tolist() == [0.625, 0.25, 0.25, 0.875]

@@ -28,3 +28,15 @@ def principal(rows: Tensor, count: int) -> Tensor:
     axes = torch.linalg.eigh((rows.mT @ rows).double()).eigenvectors[..., -count:]
     main: Tensor = rows @ axes.to(rows.dtype)
     return main
+
+
+def ranked(rows: Tensor) -> Tensor:
+    """Return ``(..., N, d)`` columns as shares of the rows that are smaller, equal ones counting one half.
+
+    What outliers and long tails do to a mean and a distance they do not do to these.
+    """
+    columns = rows.float().nan_to_num(0.0).mT.contiguous()
+    order = columns.sort(-1).values
+    below = torch.searchsorted(order, columns) + torch.searchsorted(order, columns, right=True)
+    shares: Tensor = (below.float() / (2 * rows.shape[-2])).mT
+    return shares

@@ -8,12 +8,13 @@ in closed form. Soft labels of all rows are fitted as easily as a few known ones
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from tune_vfl.attacks.parts.columns import principal, standardized
+from tune_vfl.attacks.parts.columns import principal, ranked, standardized
 
 LANDMARKS = 300
 """Rows, evenly spread over the order of the split, to which rows are compared."""
@@ -30,7 +31,8 @@ class OwnColumns:
     """Logits of the classes by own columns, of members side by side.
 
     Args:
-        groups: ``(T, N, ...)`` numbers of every training row; each group, however wide, weighs the same.
+        sets: each a list of groups of columns ``(T, N, ...)`` of every training row; of several sets each member takes
+            the one of least leave-one-out error. A group, however wide, weighs as much as another of its set.
 
     Example:
         >>> import torch
@@ -41,15 +43,18 @@ class OwnColumns:
         [0, 0, 1]
     """
 
-    def __init__(self, groups: Sequence[Tensor]) -> None:
-        columns = torch.cat([_of_one_size(principal(standardized(g.flatten(2)), WIDEST)) for g in groups], -1)
-        features = torch.cat([_gaussian(columns), columns], -1)
-        self._features = features - features.mean(-2, keepdim=True)
-        values, axes = torch.linalg.eigh((self._features.mT @ self._features).double())
-        values = values.clamp(min=1e-8 * values.amax(-1, keepdim=True).clamp(min=1e-30))
-        self._main = (self._features.double() @ (axes * values.rsqrt().unsqueeze(-2))).float()
-        self._values = values.float()
-        self._unit = values.float().sum(-1, keepdim=True) / columns.shape[-2]
+    def __init__(self, *sets: Sequence[Tensor]) -> None:
+        self._kernels = [_Kernel.of(groups) for groups in sets]
+
+    @classmethod
+    def held(cls, x: Tensor, embedded: Tensor | None = None) -> Self:
+        """Return those of features ``(T, N, ...)``, alone and beside what the bottom model makes of them.
+
+        Tokens of a text stand for words: their numbers mean nothing, and only what is made of them counts.
+        """
+        own = [ranked(x.flatten(2))] if x.is_floating_point() else []
+        made = [] if embedded is None else [[*own, embedded]]
+        return cls(*([own] if own else []), *made)
 
     def by_known(self, ids: Tensor, labels: Tensor, num_classes: int) -> Tensor:
         """Return logits ``(T, N, K)`` fitted to a few known rows; those of a known row are the fit's without it.
@@ -60,25 +65,70 @@ class OwnColumns:
             num_classes: K.
         """
         target = one_hot(labels, num_classes).float()
-        mean = target.mean(-2, keepdim=True)
+        at = ids.unsqueeze(-1).expand(*ids.shape, num_classes)
+        best = _least([kernel.by_few(ids, target) for kernel in self._kernels])
+        logits: Tensor = best * _sharpness(best.gather(-2, at), target)
+        return logits
+
+    def by_all(self, shares: Tensor) -> Tensor:
+        """Return scores ``(T, N, K)`` fitted to class probabilities ``(T, N, K)`` of all rows, each without its own.
+
+        They estimate probabilities, and may lie outside of 0 and 1: times a number they are logits.
+        """
+        return _least([kernel.left_out(shares) for kernel in self._kernels])
+
+
+Fitted = tuple[Tensor, Tensor]
+"""Scores ``(T, N, K)`` and leave-one-out errors ``(T,)``."""
+
+
+class _Kernel(NamedTuple):
+    """A kernel by its columns: rows' products are its values.
+
+    Attributes:
+        features: ``(T, N, m)`` centered columns.
+        main: ``(T, N, m)`` its eigenvectors.
+        values: ``(T, m)`` its eigenvalues.
+        unit: ``(T, 1)`` the mean square of a row.
+    """
+
+    features: Tensor
+    main: Tensor
+    values: Tensor
+    unit: Tensor
+
+    @classmethod
+    def of(cls, groups: Sequence[Tensor]) -> Self:
+        columns = torch.cat([_of_one_size(principal(standardized(g.flatten(2)), WIDEST)) for g in groups], -1)
+        features = torch.cat([_gaussian(columns), columns], -1)
+        features = features - features.mean(-2, keepdim=True)
+        values, axes = torch.linalg.eigh((features.mT @ features).double())
+        values = values.clamp(min=1e-8 * values.amax(-1, keepdim=True).clamp(min=1e-30))
+        main = (features.double() @ (axes * values.rsqrt().unsqueeze(-2))).float()
+        return cls(features, main, values.float(), values.float().sum(-1, keepdim=True) / columns.shape[-2])
+
+    def left_out(self, shares: Tensor) -> Fitted:
+        scores, errors, _ = _left_out(self.main, self.values, self.unit, shares)
+        return scores, errors
+
+    def by_few(self, ids: Tensor, target: Tensor) -> Fitted:
         at = ids.unsqueeze(-1)
-        known = self._features.gather(-2, at.expand(*ids.shape, self._features.shape[-1]))
-        center = known.mean(-2, keepdim=True)
+        known = self.features.gather(-2, at.expand(*ids.shape, self.features.shape[-1]))
+        center, mean = known.mean(-2, keepdim=True), target.mean(-2, keepdim=True)
         known = known - center
         values, axes = torch.linalg.eigh((known @ known.mT).double())
         main, values = axes.float(), values.clamp(min=0).float()
-        left, ridge = _left_out(main, values, self._unit, target)
+        left, errors, ridge = _left_out(main, values, self.unit, target)
         weights = main @ ((main.mT @ (target - mean)) / (values + ridge).clamp(min=1e-30).unsqueeze(-1))
-        logits = (self._features - center) @ (known.mT @ weights) + mean
-        sharpness = _sharpness(left, target)
-        answer: Tensor = logits.scatter(-2, at.expand(*ids.shape, num_classes), left) * sharpness
-        return answer
+        scores = (self.features - center) @ (known.mT @ weights) + mean
+        return scores.scatter(-2, at.expand(*ids.shape, target.shape[-1]), left), errors
 
-    def by_all(self, shares: Tensor) -> Tensor:
-        """Return logits ``(T, N, K)`` fitted to class probabilities ``(T, N, K)`` of all rows, each without its own."""
-        left, _ = _left_out(self._main, self._values, self._unit, shares)
-        logits: Tensor = left * _sharpness(left, shares)
-        return logits
+
+def _least(fits: Sequence[Fitted]) -> Tensor:
+    scores, errors = (torch.stack(part) for part in zip(*fits, strict=True))
+    best = errors.nan_to_num(torch.inf).argmin(0)
+    least: Tensor = scores[best, torch.arange(len(best))]
+    return least
 
 
 def _gaussian(columns: Tensor) -> Tensor:
@@ -94,8 +144,8 @@ def _gaussian(columns: Tensor) -> Tensor:
     return features
 
 
-def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return scores ``(T, n, K)`` of each row by the fit without it, at the ridge of least error, and that ridge.
+def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return scores ``(T, n, K)`` of each row by the fit without it, their error, and the ridge, that of least error.
 
     Args:
         main: ``(T, n, m)`` orthonormal columns, eigenvectors of the kernel.
@@ -115,9 +165,9 @@ def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tup
         errors.append((left - target).square().mean((-1, -2)))
         scores.append(left)
         ridges.append(ridge)
-    best = torch.stack(errors, -1).nan_to_num(torch.inf).argmin(-1)
+    least, best = torch.stack(errors, -1).nan_to_num(torch.inf).min(-1)
     place = torch.arange(len(best))
-    return torch.stack(scores, 1)[place, best], torch.stack(ridges, 1)[place, best]
+    return torch.stack(scores, 1)[place, best], least, torch.stack(ridges, 1)[place, best]
 
 
 def _sharpness(scores: Tensor, target: Tensor) -> Tensor:
