@@ -114,7 +114,7 @@ def measured(
     cell = resolve(parse({**raw, "budget": {"seeds": seeds}}))
     references = measure_references(cell)
     (outcome,) = evaluate_pack(cell, [{"sigma": SIGMA}], references)
-    return list(records_of(outcome, cell.seeds, references.r_lower).values())
+    return list(records_of(outcome, cell.seeds, references).values())
 
 
 def studies_of(records: Records, size: int) -> Iterator[Records]:

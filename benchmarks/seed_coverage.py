@@ -50,7 +50,7 @@ def measured(cell_name: str, seeds: int, most: int = 20) -> list[list[SeedRecord
         cell = whole.model_copy(update={"seeds": whole.seeds[start : start + most]})
         references = measure_references(cell)
         for place, outcome in enumerate(evaluate_pack(cell, params, references)):
-            found[place] += records_of(outcome, cell.seeds, references.r_lower).values()
+            found[place] += records_of(outcome, cell.seeds, references).values()
     return found
 
 

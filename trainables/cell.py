@@ -65,7 +65,7 @@ class CellTrainable(TrainingTrainable):
 
     @classmethod
     def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:
-        """Measure R_lower of every attack that has one, the label party's own model, and what a constant guess scores.
+        """Measure what attacks are compared with, the label party's own model, and what a constant guess scores.
 
         With the seeds of the undefended model, of which the first are the study's.
 
@@ -73,7 +73,7 @@ class CellTrainable(TrainingTrainable):
             SpecError: when Ray gave this worker a GPU and torch sees none: no trial could be trained.
         """
         cls.prepare_worker()
-        worker_device()
+        device = worker_device()
         from statistics import fmean
 
         from tune_vfl.evaluation.alone import alone, guessed
@@ -81,17 +81,17 @@ class CellTrainable(TrainingTrainable):
         from tune_vfl.evaluation.task import Task
 
         task = Task.open(cell.model_copy(update={"seeds": cell.seeds_of_undefended}))
-        references = references_of(task).model_copy(update={"alone": alone(task)})
+        references = references_of(task, device=device).model_copy(update={"alone": alone(task)})
         return references, fmean(guessed(task)[: len(cell.seeds)])
 
     @classmethod
     def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
-        """Measure R_lower of every attack that has one, with the cell's own seeds."""
+        """Measure what attacks are compared with, with the cell's own seeds."""
         cls.prepare_worker()
         from tune_vfl.evaluation.measuring import references_of
         from tune_vfl.evaluation.task import Task
 
-        return references_of(Task.open(cell))
+        return references_of(Task.open(cell), device=worker_device())
 
     @classmethod
     def tuned(

@@ -19,6 +19,9 @@ MACHINE_FAILURES: frozenset[OutcomeName] = frozenset({"error", "oom", "timeout",
 TOGETHER = "together"
 """The attacker that all passive parties are who join what they hold."""
 
+UNTRAINED = "on an untrained model"
+"""Said behind an attack's name: the way of guessing without messages whose success is R_lower."""
+
 
 def attacker_name(attack: str, party: str) -> str:
     """Return the name of an attack by one of several passive parties; of the only one it is the attack's own."""
@@ -62,8 +65,11 @@ class AttackScore(Score):
         advantages: one a seed, signed and never clipped, whose mean is the advantage before clipping; empty in an
             outcome of measure 1.
         advantage_std: sample standard deviation over the seeds of ``advantage`` before clipping.
-        floor: the best success that needs no federation: the larger of the guess and ``r_lower`` (mean over seeds).
+        floor: the best success that needs no message (mean over seeds): of an attack on labels the best that its party
+            reaches by itself, by whatever attack; of one on features the larger of the guess and ``r_lower``.
         floors: one a seed; empty in an outcome of measure 1.
+        floor_by: what reaches the floor, such as ``guess`` or ``pmc on an untrained model``; empty before measure 6,
+            when each attack had the larger of the guess and its own ``r_lower``.
         noise: the standard deviation that the success of one seed has around the floor where there is nothing to find,
             one a seed: of an attack with ``r_lower`` that between untrained models, else that on permuted labels; empty
             where neither was measured.
@@ -90,6 +96,7 @@ class AttackScore(Score):
     advantages: list[float] = Field(default_factory=list)
     floor: float = 0.0
     floors: list[float] = Field(default_factory=list)
+    floor_by: str = ""
     noise: list[float] = Field(default_factory=list)
     guess: float = 0.0
     r_lower: float | None = None

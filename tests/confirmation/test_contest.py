@@ -18,6 +18,7 @@ from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, Confirmation, SeedRecord, records_of
 from tune_vfl.records.studies import TrialRecord
+from tune_vfl.spec.cell import References
 from tune_vfl.statistics import advantage
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -219,14 +220,14 @@ def test_an_outcome_is_taken_apart_by_seed_and_put_together_again() -> None:
     norm, pmc, floor = [0.8, 0.7, 0.9], [0.989, 0.923, 0.966], [0.95, 0.96, 0.967]
     outcome = outcome_of(norm, pmc, floor)
     assert names_of([outcome]) == NAMES
-    kept = records_of(outcome, (1000, 1001, 1002), {"pmc": floor})
+    kept = records_of(outcome, (1000, 1001, 1002), References(r_lower={"pmc": floor}))
     assert kept[1001] == SeedRecord(
         outcome="ok",
         utility=0.9,
         variance=1e-4,
         attacks={
-            "norm": AttackOfSeed(guess=0.5, candidates={"a": 0.7, "b": 0.7 - 0.1}),
-            "pmc": AttackOfSeed(guess=0.5, r_lower=0.96, candidates={"chosen": 0.923}),
+            "norm": AttackOfSeed(guess=0.5, party="", candidates={"a": 0.7, "b": 0.7 - 0.1}),
+            "pmc": AttackOfSeed(guess=0.5, party="", r_lower=0.96, candidates={"chosen": 0.923}),
         },
     )
     block = fresh([[kept[s] for s in (1000, 1001, 1002)]], NAMES)
@@ -237,7 +238,7 @@ def test_an_outcome_is_taken_apart_by_seed_and_put_together_again() -> None:
 
 def test_the_plan_s_advantages_do_not_move_when_seeds_arrive() -> None:
     outcome = outcome_of([0.8, 0.7], [0.9, 0.8], [0.7, 0.6])
-    kept = records_of(outcome, (1000, 1001), {"pmc": [0.7, 0.6]})
+    kept = records_of(outcome, (1000, 1001), References(r_lower={"pmc": [0.7, 0.6]}))
     # Headroom as the search found it: .5, .5 and 1 - .65.
     assert steady(kept[1000], outcome, NAMES) == pytest.approx([0.6, 0.4, 0.2 / 0.35])
     assert steady(kept[1001], outcome, NAMES) == pytest.approx([0.4, 0.2, 0.2 / 0.35])
@@ -251,7 +252,8 @@ def test_what_is_missing_beside_an_attack_is_another_of_its_candidates() -> None
 
 
 def test_a_lost_trial_is_lost_with_every_seed_it_had() -> None:
-    kept = records_of(Outcome.failed("diverged", "training became non-finite with seed 1001"), (1000, 1001), {})
+    failed = Outcome.failed("diverged", "training became non-finite with seed 1001")
+    kept = records_of(failed, (1000, 1001), References())
     assert {r.outcome for r in kept.values()} == {"diverged"}
     assert sorted(kept) == [1000, 1001]
 

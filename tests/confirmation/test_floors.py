@@ -4,6 +4,7 @@ import pytest
 
 from tests.helpers.cells import cells
 from trainables.cell import CellTrainable
+from tune_vfl.confirmation.values import fresh
 from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.records.confirmations import records_of
@@ -27,9 +28,12 @@ def test_a_record_holds_the_floor_that_its_success_was_compared_with() -> None:
     references = CellTrainable.references(cell, {})
     [outcome] = evaluate_pack(cell, [{"scale": 1e-3}], references)
     assert outcome.outcome == "ok", outcome.reason
-    kept = records_of(outcome, cell.seeds, references.r_lower)
+    kept = records_of(outcome, cell.seeds, references)
     score = outcome.attacks["pmc"]
     assert [kept[s].attacks["pmc"].r_lower for s in cell.seeds] == references.r_lower["pmc"]
-    assert [max(0.5, kept[s].attacks["pmc"].r_lower or 0.0) for s in cell.seeds] == pytest.approx(score.floors)
+    best = max(references.floors[""].values(), key=sum)
+    assert score.floors == best
+    assert [kept[s].without_messages("pmc")[score.floor_by] for s in cell.seeds] == best
+    assert fresh([list(kept.values())], [("pmc", "logreg")]).advantages.ravel() == pytest.approx(score.advantages)
     assert outcome.utility is not None
     assert [kept[s].utility for s in cell.seeds] == outcome.utility.values

@@ -14,7 +14,7 @@ from tune_vfl.confirmation.jobs import Floors, Job, cell_of, cut
 from tune_vfl.execution.pack_sizes import LANES
 from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord
 from tune_vfl.records.studies import StudyRecord
-from tune_vfl.spec import Named
+from tune_vfl.spec import Named, Training
 from tune_vfl.spec.cell import References
 from tune_vfl.spec.federation import Federation
 
@@ -65,20 +65,20 @@ def test_seeds_are_cut_into_equal_parts_and_what_does_not_stack_is_trained_one_b
 
 def test_what_attacks_are_compared_with_is_measured_once_a_model_and_seed(record: StudyRecord) -> None:
     cell, params = cell_of(record, 0)
-    first = Job("study", cell.model_copy(update={"seeds": (1000, 1001)}), (0,), (params,))
-    later = Job("study", cell.model_copy(update={"seeds": (1001, 1002)}), (1,), (params,))
+    first = Job("study", cell.model_copy(update={"seeds": (1000, 1001)}), (0,), (params,), cell.training)
+    later = Job("study", cell.model_copy(update={"seeds": (1001, 1002)}), (1,), (params,), cell.training)
     floors = Floors()
     (owed,) = floors.owed([first, later])
     assert owed.seeds == (1000, 1001, 1002)
     floors.learn(owed, References(r_lower={"pmc": [0.5, 0.6, 0.7]}))
     assert floors.owed([first, later]) == []
-    assert floors.of(later.cell) == References(r_lower={"pmc": [0.6, 0.7]})
+    assert floors.of(later) == References(r_lower={"pmc": [0.6, 0.7]})
     deviations = References(r_lower={"pmc": [0.5, 0.6], "bmi": [0.1, 0.2]}, noise={"pmc": [0.03, 0.04]})
     floors.learn(first.cell, deviations)
-    assert floors.of(first.cell) == deviations
+    assert floors.of(first) == deviations
     second = first.cell.model_copy(update={"seeds": (1001,)})
     floors.learn(second, References(r_lower={"pmc": [0.6], "bmi": [0.2]}))
-    assert floors.of(first.cell).noise == {}, "unless every seed has one"
+    assert floors.of(first).noise == {}, "unless every seed has one"
 
 
 def test_what_attacks_are_compared_with_is_read_from_the_records_of_an_earlier_run(record: StudyRecord) -> None:
@@ -90,15 +90,30 @@ def test_what_attacks_are_compared_with_is_read_from_the_records_of_an_earlier_r
             "pmc": AttackOfSeed(guess=0.5, r_lower=0.6, noise=0.02, candidates={"a": 0.7}),
             "norm": AttackOfSeed(guess=0.5, candidates={"a": 0.7}),
         },
+        floors={"": {"own": 0.7}},
     )
     lost = SeedRecord(outcome="diverged", reason="NaN")
     floors = Floors.held(
         [record], {("study", 0, 1000): seen, ("study", 1, 1001): lost, ("study", UNDEFENDED, 1002): seen}
     )
-    job = Job("study", cell.model_copy(update={"seeds": (1000, 1001, 1002)}), (3,), (params,))
+    job = Job("study", cell.model_copy(update={"seeds": (1000, 1001, 1002)}), (3,), (params,), cell.training)
     assert [c.seeds for c in floors.owed([job])] == [(1001,)]
-    known = References(r_lower={"pmc": [0.6, 0.6]}, noise={"pmc": [0.02, 0.02]})
-    assert floors.of(cell.model_copy(update={"seeds": (1000, 1002)})) == known
+    known = References(r_lower={"pmc": [0.6, 0.6]}, noise={"pmc": [0.02, 0.02]}, floors={"": {"own": [0.7, 0.7]}})
+    assert floors.of(replace(job, cell=cell.model_copy(update={"seeds": (1000, 1002)}))) == known
+
+
+def test_settings_that_search_their_training_share_the_floors_of_the_study_s_own(record: StudyRecord) -> None:
+    """One that trains longer or faster moves its models further; none looks better by what it is held against."""
+    record.trials[1].params["training.lr"] = 0.5
+    jobs = cut([record], [("study", 0, 1000), ("study", 1, 1000)], workers=2, stacks=bool)
+    assert {job.cell.training.lr for job in jobs} == {1e-3, 0.5}
+    (owed,) = Floors().owed(jobs)
+    assert owed.training == record.cell.training
+    other = replace(record, cell=record.cell.model_copy(update={"training": Training(epochs=7)}))
+    longer = cut([other], [("study", 0, 1000)], workers=1, stacks=bool)
+    assert [cell.training.epochs for cell in Floors().owed([*jobs, *longer])] == [record.cell.training.epochs, 7]
+    held = {("study", 1, 1000): SeedRecord(outcome="ok", utility=0.9)}
+    assert Floors.held([record], held).owed(jobs) == [], "also where the only record is of another training"
 
 
 def test_a_confirmation_adds_attacks_on_all_epochs_where_labels_are_attacked(record: StudyRecord) -> None:

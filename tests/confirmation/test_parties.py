@@ -12,6 +12,7 @@ from tune_vfl.confirmation.values import searched as search_block
 from tune_vfl.evaluation.summarizing import summarize, worst_party
 from tune_vfl.outcome import AttackScore, Outcome, Score, read_outcome
 from tune_vfl.records.confirmations import records_of
+from tune_vfl.spec.cell import References
 from tune_vfl.spec.study import Threat
 from tune_vfl.statistics import advantage
 
@@ -33,7 +34,7 @@ def outcome() -> Outcome:
 
 def test_every_party_may_be_the_worst_on_fresh_seeds_and_has_its_own_floor(outcome: Outcome) -> None:
     seeds = (1000, 1001, 1002)
-    held = records_of(outcome, seeds, LOWER)
+    held = records_of(outcome, seeds, References(r_lower=LOWER))
     names = names_of([outcome], held.values())
     assert names == [("pmc/shop", "logreg"), ("pmc/bank", "logreg")]
     expected = [advantage(SUCCESS[p], LOWER[f"pmc/{p}"]).by_seed.tolist() for p in ("shop", "bank")]

@@ -57,6 +57,41 @@ def test_untrained_models_are_a_floor_where_every_seed_has_one() -> None:
     assert fresh([one], [NORM]).advantages.mean() == pytest.approx(0.7), "else the guess is"
 
 
+def test_all_attacks_on_labels_of_a_party_are_held_against_the_best_that_it_reaches_by_itself() -> None:
+    """Of two ways the one that is better over all seeds; an attack on features has its own."""
+    ways = ({"a": 0.7, "b": 0.5}, {"a": 0.6, "b": 0.7})
+    records = [
+        SeedRecord(
+            outcome="ok",
+            utility=0.9,
+            attacks={
+                "norm": seen(0.8).model_copy(update={"party": ""}),
+                "pmc": seen(0.9, r_lower=0.6).model_copy(update={"party": ""}),
+                "bmi": seen(0.8).model_copy(update={"guess": 0.0}),
+            },
+            floors={"": found, "bank": {"c": 0.99}},
+        )
+        for found in ways
+    ]
+    found = fresh([records], [NORM, PMC, ("bmi", "v")]).advantages.mean(2).ravel()
+    assert found == pytest.approx([0.15 / 0.35, 0.25 / 0.35, 0.8])
+    weak = [r.model_copy(update={"floors": {"": {"a": 0.55}}}) for r in records]
+    assert fresh([weak], [PMC]).advantages.mean() == pytest.approx(0.3 / 0.4), "the attack's own counts in any case"
+
+
+def test_a_plan_takes_the_way_that_the_search_chose() -> None:
+    record = SeedRecord(
+        outcome="ok",
+        utility=0.9,
+        attacks={"norm": seen(0.8).model_copy(update={"party": ""})},
+        floors={"": {"a": 0.7, "b": 0.75}},
+    )
+    for way, floor in (("a", 0.7), ("b", 0.75), ("guess", 0.5), ("gone", 0.5)):
+        outcome = in_search(None, 0.6)
+        outcome.attacks["norm"].floor_by = way
+        assert steady(record, outcome, [NORM]) == pytest.approx([(0.8 - floor) / 0.4])
+
+
 def test_noise_of_a_mean_is_in_the_unit_of_its_headroom_where_every_seed_has_it() -> None:
     records = [of_seed(norm=seen(0.8, r_lower=0.6, noise=0.03)), of_seed(norm=seen(0.9, r_lower=0.6, noise=0.04))]
     assert fresh([records], [NORM]).limits.noise == pytest.approx(0.05 / 2 / 0.4)

@@ -11,6 +11,7 @@ import torch
 
 from tests.helpers.cells import cells
 from tune_vfl import evaluate
+from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation import evaluate_pack, measure_references
 from tune_vfl.evaluation import measuring as module
@@ -180,6 +181,22 @@ def test_floor_is_the_larger_of_the_guess_and_r_lower_and_advantage_follows() ->
     assert score.guess == 0.5
     assert score.advantage == pytest.approx((score.mean - 0.7) / 0.3)
     assert outcome.leakage == score.advantage
+
+
+def test_all_attacks_on_labels_of_a_party_are_held_against_one_floor_and_those_on_features_against_their_own() -> None:
+    cell = cell_of(attacks=[QUICK_PMC, "norm", "median", {"name": "bmi", **ATTACKS["bmi"].quick}])
+    ways = {"own columns": [0.5, 0.9], "pmc on a model moved by noise": [0.6, 0.7]}
+    references = References(r_lower={"pmc": [0.6, 0.65]}, floors={"": ways})
+    (outcome,) = evaluate_pack(cell, [{"scale": 1e-5}], references)
+    for name in ("pmc", "norm", "median"):
+        score = outcome.attacks[name]
+        assert (score.floor_by, score.floors) == ("own columns", [0.5, 0.9])
+        assert np.mean(score.advantages) == pytest.approx((score.mean - 0.7) / 0.3)
+    assert outcome.attacks["pmc"].r_lower == pytest.approx(0.625), "its own stays beside it"
+    assert (outcome.attacks["bmi"].floor_by, outcome.attacks["bmi"].floor) == ("guess", 0.0)
+    (alone,) = evaluate_pack(cell, [{"scale": 1e-5}], References(floors={"bank": ways}))
+    assert alone.attacks["norm"].floor_by == "guess", "of another party nothing is taken off"
+    assert [alone.attacks[n].values for n in outcome.attacks] == [s.values for s in outcome.attacks.values()]
 
 
 def test_success_under_r_lower_marks_the_attack_as_weak() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.cells import cells
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.evaluation import measuring
+from tune_vfl.evaluation.drifting import DRIFTED, drifted
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.measuring import (
     STARTS,
@@ -31,6 +32,7 @@ from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Strict
 
 SEEDS = (0, 1)
+COMPLETION = ("gradient_completion",)
 PMC = {"name": "pmc", "variants": ["logreg"]}
 cell_of = cells("training.epochs=2", defense="none")
 
@@ -159,6 +161,24 @@ def test_r_lower_is_the_mean_over_untrained_models_of_the_attacks_that_read_one(
     assert not np.allclose(successes[0], successes[1])
 
 
+def test_a_party_s_floors_are_what_its_attacks_reach_on_untrained_and_on_moved_models() -> None:
+    oracle_and_features = "mean", {"name": "bmi", **ATTACKS["bmi"].quick}
+    task = Task.open(cell_of("norm", PMC, "gradient_completion", {"name": "active", "variants": ["logreg"]}))
+    found = references_of(task)
+    assert set(found.floors) == {""}
+    untouched = {f"{name} on an untrained model": found.r_lower[name] for name in ("pmc", "active", *COMPLETION)}
+    assert {way: of for way, of in found.floors[""].items() if way in untouched} == untouched
+    moved = {f"{name} on a model moved by noise" for name in ("pmc", *COMPLETION)}  # nobody else watches bottom models
+    assert set(found.floors[""]) - set(untouched) == moved | {"own columns"}
+    runs = [drifted(task, Pack(SEEDS, 1), task.watching, start) for start in range(DRIFTED)]
+    pmc = [
+        score_attack(task.attacks[1], run, [n % 2])["attack", "pmc", "logreg", "success"] for n, run in enumerate(runs)
+    ]
+    assert found.floors[""]["pmc on a model moved by noise"] == pytest.approx(np.mean(pmc, axis=0))
+    assert references_of(Task.open(cell_of(*oracle_and_features))).floors == {}, "neither is a way to guess labels"
+    assert set(references_of(Task.open(cell_of("norm"))).floors[""]) == {"own columns"}, "though no attack reads them"
+
+
 def test_an_architecture_that_cannot_be_stacked_has_the_same_floor() -> None:
     task = Task.open(cell_of(PMC))
 
@@ -166,17 +186,21 @@ def test_an_architecture_that_cannot_be_stacked_has_the_same_floor() -> None:
         stackable = False
 
     apart = replace(task, architecture=Single(task.architecture.options))
-    assert references_of(apart).r_lower["pmc"] == pytest.approx(references_of(task).r_lower["pmc"], abs=2e-3)
+    alone, together = references_of(apart), references_of(task)
+    assert alone.r_lower["pmc"] == pytest.approx(together.r_lower["pmc"], abs=2e-3)
+    for way, successes in together.floors[""].items():
+        assert alone.floors[""][way] == pytest.approx(successes, abs=2e-3)
 
 
-def test_r_lower_is_measured_once_for_tasks_that_differ_in_training_and_defense(
+def test_references_are_measured_once_for_tasks_that_differ_in_the_defense(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[Task] = []
-    monkeypatch.setattr(measuring, "references_of", lambda task: asked.append(task) or len(asked))
+    monkeypatch.setattr(measuring, "references_of", lambda task, device: asked.append(task) or len(asked))
     monkeypatch.setattr(measuring, "_KNOWN_REFERENCES", {})
-    same = [cell_of(PMC), cell_of(PMC, defense="laplace"), cell_of(PMC, settings=["training.epochs=9"])]
-    assert [references_once(Task.open(cell)) for cell in same] == [1, 1, 1]
+    same = [cell_of(PMC), cell_of(PMC, defense="laplace")]
+    assert [references_once(Task.open(cell)) for cell in same] == [1, 1]
     others = [cell_of("pmc"), cell_of(PMC, budget={"trials": 1, "seeds": 3}), cell_of(PMC, dataset="wine")]
-    assert [references_once(Task.open(cell)) for cell in others] == [2, 3, 4]
+    longer = cell_of(PMC, settings=["training.epochs=9"])  # noise moves a model further
+    assert [references_once(Task.open(cell)) for cell in (*others, longer)] == [2, 3, 4, 5]
     assert references_once(Task.open(same[0])) == 1

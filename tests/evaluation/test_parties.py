@@ -161,12 +161,13 @@ def test_together_parties_complement_each_other(folder: Path, name: str) -> None
 
 def test_together_stands_beside_the_leakage(folder: Path) -> None:
     task, outcome = shared_knowledge(folder)
-    known = references_once(task).r_lower
+    references = references_once(task)
+    known, floor = references.r_lower, max(map(np.mean, references.floors["together"].values()))
     assert not set(known["pmc/together"]) & {x for party in PARTIES for x in known[f"pmc/{party}"]}
     for name in ("pmc", "gradient_completion"):
         score = outcome.attacks[name]
         assert tuple(score.parties) == PARTIES
-        assert score.extra["together_floor"] == pytest.approx(max(0.5, np.mean(known[f"{name}/together"])))
+        assert score.extra["together_floor"] == pytest.approx(floor)
         assert not score.variant.startswith("together")
     assert "together" not in outcome.attacks["norm"].extra
     assert outcome.leakage == max(s.advantage for s in outcome.attackers.values())

@@ -16,6 +16,7 @@ from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.records.confirmations import Confirmation, SeedRecord, records_of
 from tune_vfl.records.joint_confirmation import Setting
 from tune_vfl.records.studies import StudyRecord
+from tune_vfl.spec.cell import References
 
 Held = dict["Place", "SeedRecord"]
 
@@ -60,7 +61,7 @@ def measure(contest: Contest, place: Place, noise: float = 0.02, **options: Any)
     outcome = simulate(
         Simulation(noise=noise, by_defense=SEVERAL, **options), cell.model_copy(update={"seeds": (seed,)}), params
     )
-    return records_of(outcome, (seed,), {})[seed]
+    return records_of(outcome, (seed,), References())[seed]
 
 
 def answered(contest: Contest, held: Held, failed: Mapping[Setting, str] | None = None) -> Confirmation:

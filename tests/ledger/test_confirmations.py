@@ -12,7 +12,7 @@ from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord, records_of
 from tune_vfl.records.joint_confirmation import JointConfirmation, JointLine, PointName
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.spec.cell import MEASURE
+from tune_vfl.spec.cell import MEASURE, References
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -63,14 +63,20 @@ def test_an_outcome_is_taken_apart_by_seed_and_what_it_does_not_say_of_every_see
     outcome = steady(0.9, 0.4, ("pmc", "norm"), seeds=2).model_copy(update={"utility_variance": [1e-4, 2e-4]})
     outcome.attacks["pmc"].noise.extend([0.02, 0.03])
     outcome.attacks["norm"].candidates["w"] = [0.7, 0.8]
-    found = records_of(outcome, (1000, 1001), {"pmc": [0.55, 0.56]})
+    floors = {"": {"own columns": [0.6, 0.7]}}
+    found = records_of(outcome, (1000, 1001), References(r_lower={"pmc": [0.55, 0.56]}, floors=floors))
     assert list(found) == [1000, 1001]
     second, values = found[1001], outcome.attacks["pmc"].values
     assert (second.outcome, second.utility, second.variance) == ("ok", pytest.approx(0.9), 2e-4)
-    assert second.attacks["pmc"] == AttackOfSeed(guess=0.5, r_lower=0.56, noise=0.03, candidates={"v": values[1]})
+    assert second.attacks["pmc"] == AttackOfSeed(
+        guess=0.5, party="", r_lower=0.56, noise=0.03, candidates={"v": values[1]}
+    )
+    assert second.floors == {"": {"own columns": 0.7}}
+    assert second.without_messages("pmc") == {"own columns": 0.7, "pmc on an untrained model": 0.56}
+    assert second.without_messages("norm") == {"own columns": 0.7}
     assert second.attacks["norm"].candidates["w"] == 0.8
     assert (second.attacks["norm"].r_lower, second.attacks["norm"].noise) == (None, None)
-    few = records_of(outcome.model_copy(update={"utility_variance": [1e-4]}), (1000, 1001), {})
+    few = records_of(outcome.model_copy(update={"utility_variance": [1e-4]}), (1000, 1001), References())
     assert [record.variance for record in few.values()] == [None, None]
 
 

@@ -60,9 +60,20 @@ def test_a_floor_of_one_leaves_nothing_to_gain():
 
 def test_the_floor_is_chosen_once_for_all_seeds():
     guess, lower = [0.5, 0.5, 0.5], [0.4, 0.7, 0.5]
-    assert chosen_floor(guess, lower).tolist() == lower
-    assert chosen_floor(guess, [0.4, 0.6, 0.45]).tolist() == guess
-    assert chosen_floor(guess).tolist() == guess
+
+    def chosen(**without):
+        by, by_seed = chosen_floor(guess, without)
+        return by, by_seed.tolist()
+
+    assert chosen(a=lower) == ("a", lower)
+    assert chosen(a=[0.4, 0.6, 0.45]) == chosen(a=guess) == chosen() == ("guess", guess)
+
+
+def test_of_several_ways_the_best_on_average_is_the_floor_whichever_seeds_it_is_worse_on():
+    steady, uneven = [0.6, 0.6], [0.9, 0.4]
+    for ways in ({"steady": steady, "uneven": uneven}, {"uneven": uneven, "steady": steady}):
+        assert chosen_floor([0.5, 0.5], ways).by == "uneven"
+        assert chosen_floor([0.5, 0.5], ways).by_seed.tolist() == uneven
 
 
 def test_what_cannot_be_an_advantage_is_refused():
@@ -70,8 +81,8 @@ def test_what_cannot_be_an_advantage_is_refused():
         advantage([0.5, math.nan], [0.5, 0.5])
     with pytest.raises(ShapeError, match="got 2 and 1"):
         advantage([0.5, 0.6], [0.5])
-    with pytest.raises(ShapeError, match="got 2 and 3"):
-        chosen_floor([0.5, 0.6], [0.5, 0.5, 0.5])
+    with pytest.raises(ShapeError, match="guess and pmc: one number a seed each, got 2 and 3"):
+        chosen_floor([0.5, 0.6], {"pmc": [0.5, 0.5, 0.5]})
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3, 7, 8, 9, 30])

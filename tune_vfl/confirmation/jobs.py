@@ -6,8 +6,8 @@ The batches affect the speed and the work lost by a kill, never a result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tune_vfl.driver.undefended import undefended
 from tune_vfl.execution.pack_sizes import LANES, shortened
@@ -34,12 +34,19 @@ class Job:
         cell: the evaluation settings, with the seeds and the test rows of a report.
         numbers: the trials.
         params: the defense's parameters of each trial.
+        training: the study's own, with which its floors are measured: its settings share them.
     """
 
     study: str
     cell: Cell
     numbers: tuple[int, ...]
     params: tuple[Mapping[str, Any], ...]
+    training: Training
+
+    @property
+    def of_floors(self) -> Cell:
+        """The evaluation settings of its floors."""
+        return self.cell.model_copy(update={"training": self.training})
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -49,7 +56,7 @@ class Job:
     @property
     def alone(self) -> list[Job]:
         """Split into one job per trial, for a retry after a joint evaluation failed."""
-        return [Job(self.study, self.cell, (n,), (p,)) for n, p in zip(self.numbers, self.params, strict=True)]
+        return [replace(self, numbers=(n,), params=(p,)) for n, p in zip(self.numbers, self.params, strict=True)]
 
 
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
@@ -110,19 +117,23 @@ def cut(
     jobs: list[Job] = []
     for (study, _, together), settings in alike.items():
         most = min(_lanes(records[study]), share) if stacks((study, settings[0][0])) else 1
-        jobs += _jobs(study, together, settings, most)
+        jobs += _jobs(study, together, settings, most, records[study].cell.training)
     return jobs
 
 
 def _jobs(
-    study: str, asked: Sequence[int], settings: Sequence[tuple[int, Cell, dict[str, Any]]], most: int
+    study: str,
+    asked: Sequence[int],
+    settings: Sequence[tuple[int, Cell, dict[str, Any]]],
+    most: int,
+    training: Training,
 ) -> Iterator[Job]:
     """Yield jobs of at most ``most`` networks for settings of equal training and seeds."""
     for seeds in _parts(asked, most):
         together = max(1, most // len(seeds))
         for k in range(0, len(settings), together):
             numbers, cells, params = zip(*settings[k : k + together], strict=True)
-            yield Job(study, cells[0].model_copy(update={"seeds": seeds}), numbers, params)
+            yield Job(study, cells[0].model_copy(update={"seeds": seeds}), numbers, params, training)
 
 
 def _lanes(record: StudyRecord) -> int:
@@ -138,63 +149,50 @@ def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
     return [tuple(seeds[k : k + size]) for k in range(0, len(seeds), size)]
 
 
-class _Floor(NamedTuple):
-    """R_lower of an attack with one seed, and the deviation of one more untrained model from it."""
-
-    r_lower: float
-    noise: float | None
-
-
 @dataclass
 class Floors:
-    """Attack floors by untrained model and seed, shared by all settings of a model.
+    """What attacks are held against, by model and seed, shared by all settings of a model.
 
     Attributes:
-        known: R_lower and its noise by attack, for each untrained model (see :func:`_untrained`) and seed.
+        known: of each model (see :func:`_model`) and seed.
     """
 
-    known: dict[tuple[str, int], dict[str, _Floor]] = field(default_factory=dict)
+    known: dict[tuple[str, int], References] = field(default_factory=dict)
 
     @classmethod
     def held(cls, studies: Sequence[StudyRecord], held: Mapping[Place, SeedRecord]) -> Floors:
         """Load the floors of earlier runs from their records."""
         floors, records = cls(), {record.name: record for record in studies}
+        own = {name: {"training": record.cell.training} for name, record in records.items()}
         settings = {(study, number) for study, number, _ in held}
-        models = {(study, number): _untrained(cell_of(records[study], number)[0]) for study, number in settings}
+        models = {(s, n): _model(cell_of(records[s], n)[0].model_copy(update=own[s])) for s, n in settings}
         for (study, number, seed), kept in held.items():
             if kept.outcome == "ok":
-                lower = {n: _Floor(a.r_lower, a.noise) for n, a in kept.attacks.items() if a.r_lower is not None}
-                floors.known[models[study, number], seed] = lower
+                floors.known[models[study, number], seed] = kept.references
         return floors
 
     def owed(self, jobs: Sequence[Job]) -> list[Cell]:
         """Return the floors to measure before these jobs: a cell per model, with the missing seeds."""
         seeds: dict[str, tuple[Cell, dict[int, None]]] = {}
         for job in jobs:
-            model = _untrained(job.cell)
-            _, asked = seeds.setdefault(model, (job.cell, {}))
+            model = _model(job.of_floors)
+            _, asked = seeds.setdefault(model, (job.of_floors, {}))
             asked.update({s: None for s in job.cell.seeds if (model, s) not in self.known})
         return [cell.model_copy(update={"seeds": tuple(sorted(asked))}) for cell, asked in seeds.values() if asked]
 
     def learn(self, cell: Cell, references: References) -> None:
         """Add a cell's measured floors."""
-        model = _untrained(cell)
+        model = _model(cell)
         for i, seed in enumerate(cell.seeds):
-            self.known[model, seed] = {
-                name: _Floor(values[i], references.noise[name][i] if name in references.noise else None)
-                for name, values in references.r_lower.items()
-            }
+            self.known[model, seed] = references.at(i)
 
-    def of(self, cell: Cell) -> References:
-        """Return the floors of a cell's attacks."""
-        model = _untrained(cell)
-        by_seed = [self.known[model, seed] for seed in cell.seeds]
-        lower = {name: [seen[name].r_lower for seen in by_seed] for name in by_seed[0]}
-        noise = {name: [n for seen in by_seed if (n := seen[name].noise) is not None] for name in by_seed[0]}
-        return References(r_lower=lower, noise={n: v for n, v in noise.items() if len(v) == len(by_seed)})
+    def of(self, job: Job) -> References:
+        """Return the floors of a job's attacks."""
+        model = _model(job.of_floors)
+        return References.joined([self.known[model, seed] for seed in job.cell.seeds])
 
 
-def _untrained(cell: Cell) -> str:
-    """Return a key of the untrained model and its attacks: the cell without training, defense and seeds."""
-    later = {"training": Training(), "defense": "none", "fixed": {}, "trial_minutes": None, "seeds": ()}
+def _model(cell: Cell) -> str:
+    """Return a key of a model and its attacks as no defense has touched it: the cell without defense and seeds."""
+    later: dict[str, Any] = {"defense": "none", "fixed": {}, "trial_minutes": None, "seeds": ()}
     return cell.model_copy(update=later).model_dump_json()

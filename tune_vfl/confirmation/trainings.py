@@ -197,7 +197,7 @@ class Trainings:
 
     def floors_of(self, job: Job) -> References:
         """Return the floors of a job's attacks."""
-        return self._floors.of(job.cell)
+        return self._floors.of(job)
 
     def add_floors(self, pack: FloorPack, answer: References) -> None:
         """Store measured floors."""
@@ -215,13 +215,13 @@ class Trainings:
     def add_outcomes(self, pack: JobPack, answer: Sequence[Any]) -> None:
         """Store a job's outcomes, a record for each setting and seed."""
         self._running.discard(pack)
-        lower = self._floors.of(pack.job.cell).r_lower
+        references = self.floors_of(pack.job)
         for setting, raw in zip(pack.job.settings, answer, strict=True):
             outcome = read_outcome(raw)
             if outcome.outcome in MACHINE_FAILURES:
                 self._fail((setting,), outcome.reason)
                 continue
-            for seed, record in records_of(outcome, pack.job.cell.seeds, lower).items():
+            for seed, record in records_of(outcome, pack.job.cell.seeds, references).items():
                 self._kept.keep((*setting, seed), record)
 
     def retry_job(self, pack: JobPack, cause: Cause) -> None:

@@ -14,9 +14,10 @@ import numpy as np
 
 from tune_vfl.evaluation import certainty
 from tune_vfl.evaluation.certainty import Name, advantages_of, limits_of, limits_over, one_of, stood_in
-from tune_vfl.outcome import AttackScore, Outcome
+from tune_vfl.outcome import UNTRAINED, AttackScore, Outcome
 from tune_vfl.records.confirmations import SeedRecord
 from tune_vfl.statistics import Limits, advantage, chosen_floor
+from tune_vfl.statistics.advantages import GUESS
 from tune_vfl.statistics.arrays import Floats
 
 
@@ -69,8 +70,9 @@ def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Bloc
 def _fresh(records: Sequence[SeedRecord], attack: str, candidate: str) -> tuple[Floats, tuple[float, bool]]:
     """Return advantages by seed, and the limits of their bounds."""
     seen = [r.attacks[attack] for r in records]
-    lower = [s.r_lower for s in seen if s.r_lower is not None]
-    floors = chosen_floor([s.guess for s in seen], lower if len(lower) == len(seen) else None)
+    held = [r.without_messages(attack) for r in records]
+    without = {way: [of[way] for of in held] for way in held[0] if all(way in of for of in held)}
+    floors = chosen_floor([s.guess for s in seen], without).by_seed
     noise = [s.noise for s in seen if s.noise is not None]
     gain = advantage([one_of(s.candidates, candidate) for s in seen], floors)
     return gain.by_seed, limits_over(floors.tolist(), noise if len(noise) == len(seen) else [])
@@ -94,7 +96,9 @@ def steady(record: SeedRecord, outcome: Outcome, names: Sequence[Name]) -> list[
 
 def _steady_gain(record: SeedRecord, score: AttackScore, attack: str, candidate: str) -> float:
     seen = record.attacks[attack]
-    lower = seen.r_lower if score.r_lower is not None and score.r_lower > score.guess else None
-    floor = seen.guess if lower is None else lower
+    # A search of an earlier measure does not say what its floor was: its own untrained model's, or the guess.
+    higher = score.r_lower is not None and score.r_lower > score.guess
+    way = score.floor_by or (f"{attack.partition('/')[0]} {UNTRAINED}" if higher else GUESS)
+    floor = record.without_messages(attack).get(way, seen.guess)
     headroom = 1 - score.floor
     return (one_of(seen.candidates, candidate) - floor) / headroom if headroom > 0 else 0.0

@@ -23,15 +23,16 @@ from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.measuring import STARTS, guess_of, references_once
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import score_answer
-from tune_vfl.evaluation.seats import named_seats
+from tune_vfl.evaluation.seats import named_seats, seats_of
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import untrained
-from tune_vfl.outcome import TOGETHER, TunedAttack
+from tune_vfl.outcome import TOGETHER, UNTRAINED, TunedAttack, attacker_name
 from tune_vfl.protocol.answers import Answer
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import numpy_rng
 from tune_vfl.spec import Strict
 from tune_vfl.statistics.advantages import advantage, chosen_floor
+from tune_vfl.statistics.arrays import Floats
 
 MOST = 400
 """Attackers that are tried at most, however much time there is."""
@@ -159,12 +160,19 @@ class _Bench:
             _changed(a, {field: v}) for a in attacks for field, values in a.tunable(epochs).items() for v in values
         ]
         self._runs = [train(task, [params], pack, [*attacks, *spies], device=device) for pack in self._packs]
-        lower = references_once(task)
-        self._floors = {
-            name: float(chosen_floor([self._guess] * len(seeds), lower.of(name, len(seeds))).mean())
-            for attack in attacks
-            for name in named_seats(attack, task)
-        }
+        references = references_once(task, device=device)
+        self._without: dict[str, dict[str, list[float]]] = {}
+        for attack in attacks:
+            for party in seats_of(attack, task):
+                name = attacker_name(attack.name, party)
+                lower = references.of(name, len(seeds))
+                own = {} if lower is None else {f"{attack.name} {UNTRAINED}": lower}
+                self._without[name] = {**references.of_party(party, len(seeds)), **own}
+        self._floors = {name: self._over(without).mean() for name, without in self._without.items()}
+
+    def _over(self, without: Mapping[str, Any]) -> Floats:
+        """Return by seed the floor over these ways of guessing without messages."""
+        return chosen_floor([self._guess] * len(self._task.cell.seeds), without).by_seed
 
     def tried(self, attack: Attack[Strict], changed: Mapping[str, Any]) -> _Tried:
         """Run an attacker on all trainings and score it on either half of the rows."""
@@ -202,12 +210,11 @@ class _Bench:
         """Return the advantage of an attacker's best party and variant on the tuning rows."""
         return self.best_of(tried)[1]
 
-    def floors(self, tried: _Tried, name: Name) -> Any:
-        """Return by seed the attacker's success on untrained models, or the guess."""
-        guess = [self._guess] * len(self._task.cell.seeds)
-        attack = tried.attack
+    def floors(self, tried: _Tried, name: Name) -> Floats:
+        """Return by seed the floor of the attacker's party, or the attacker's own success on untrained models."""
+        attack, without = tried.attack, self._without[name[0]]
         if "bottom" not in attack.sees() or not all(keeper.stands_in() for keeper in keepers_for([attack])):
-            return chosen_floor(guess)
+            return self._over(without)
         parties = dict(self._seats(attack))[name[0]]
         starts = []
         for start in range(STARTS):
@@ -218,7 +225,7 @@ class _Bench:
                 # What a defense had parties add is not there: a variant that needs it has the first one's floor.
                 found += _halves(answers.get(name[1], next(iter(answers.values()))), seen)[1]
             starts.append(found)
-        return chosen_floor(guess, np.mean(starts, axis=0))
+        return self._over({**without, "as it was tuned": np.mean(starts, axis=0)})
 
 
 def _apart(attack: Attack[Strict], runs: Sequence[Run]) -> list[Run]:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
+from tune_vfl.evaluation.columns_alone import ColumnsAlone
+from tune_vfl.evaluation.drifting import DRIFTED, drifted
 from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.permuting import on_permuted_labels
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
-from tune_vfl.evaluation.seats import named_seats
+from tune_vfl.evaluation.seats import named_seats, seats_of
 from tune_vfl.evaluation.summarizing import best_of, over_draws, standing
 from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import split_of, untrained
+from tune_vfl.outcome import UNTRAINED, attacker_name
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.members import Pack
-from tune_vfl.spec import Cell, References, Strict, Training
+from tune_vfl.spec import Cell, References, Strict
+from tune_vfl.statistics.arrays import Floats
 
 STARTS = 5
 """Untrained models a seed whose mean is R_lower."""
@@ -133,27 +139,70 @@ def rarest_in_test(task: Task) -> int:
     return int(torch.stack([(rows == k).sum(-1) for k in range(task.dataset.num_classes)]).min())
 
 
-def references_of(task: Task) -> References:
-    """Measure R_lower by seed: each attack that reads a bottom model, by each party, on untrained models.
+def references_of(task: Task, *, device: str = "cpu") -> References:
+    """Measure by seed what attacks reach where no message says anything.
 
-    What else it is granted of a training is replaced by what stands in for one that never was, noise for gradients. A
-    few labeled rows on one untrained model are a noisy floor, and its noise would count as leakage; so each
-    seed's is the mean over :data:`STARTS` models, each with one of the draws over which the attack is scored. An attack
-    that reads the label party's own columns is measured without what was sent: no model takes part, so once.
+    R_lower: each attack that reads a bottom model, by each party, on untrained models. What else it is granted of a
+    training is replaced by what stands in for one that never was, noise for gradients. A few labeled rows on one
+    untrained model are a noisy floor, and its noise would count as leakage; so each seed's is the mean over
+    :data:`STARTS` models, each with one of the draws over which the attack is scored. An attack that reads the label
+    party's own columns is measured without what was sent: no model takes part, so once.
+
+    Floors: R_lower of the attacks on labels; the same of models that noise has moved, :data:`DRIFTED` a seed; and a
+    model of the party's own columns, whether or not an attack has one.
+
+    Args:
+        task: to measure.
+        device: where models are moved by noise.
     """
     lower: dict[str, list[float]] = {}
     noise: dict[str, list[float]] = {}
+    floors: dict[str, dict[str, list[float]]] = {}
+    readers = []
     for attack in task.attacks:
         starts = _starts(attack, task)
-        if starts and all(keeper.stands_in() for keeper in keepers_for([attack])):
-            scores = joined([_untrained_scores(task, attack, start) for start in range(starts)])
-            for name in named_seats(attack, task):
-                successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
-                of_models = np.reshape(successes, (starts, -1))
-                lower[name] = of_models.mean(0).tolist()
-                if starts > 1:  # the deviation of one model and that of the mean of so many others
-                    noise[name] = (of_models.std(0, ddof=1) * math.sqrt(1 + 1 / starts)).tolist()
-    return References(r_lower=lower, noise=noise)
+        if not starts or not all(keeper.stands_in() for keeper in keepers_for([attack])):
+            continue
+        found = _without_messages(task, [attack], untrained, starts)
+        for name, of_models in found.items():
+            lower[name] = of_models.mean(0).tolist()
+            if starts > 1:  # the deviation of one model and that of the mean of so many others
+                noise[name] = (of_models.std(0, ddof=1) * math.sqrt(1 + 1 / starts)).tolist()
+        if _could_do_alone(attack):
+            readers.append(attack)
+            _add(floors, attack, task, found, f" {UNTRAINED}")
+    if any(map(_could_do_alone, task.attacks)):
+        alone = ColumnsAlone()
+        _add(floors, alone, task, _without_messages(task, [alone], untrained, alone.draws))
+    watching = [attack for attack in readers if not attack.capabilities.acts]
+    if watching:
+        moved = _without_messages(task, watching, partial(drifted, device=device), DRIFTED)
+        for attack in watching:
+            _add(floors, attack, task, moved, f" {MOVED}")
+    return References(r_lower=lower, noise=noise, floors=floors)
+
+
+MOVED = "on a model moved by noise"
+"""Said behind an attack's name, as :data:`UNTRAINED` is."""
+
+
+def _could_do_alone(attack: Attack[Strict]) -> bool:
+    """Return whether what an attack reaches without messages is what its passive party knows of labels anyway."""
+    can = attack.capabilities
+    return can.goal == "labels" and can.who == "passive" and not can.oracle
+
+
+def _add(
+    floors: dict[str, dict[str, list[float]]],
+    attack: Attack[Strict],
+    task: Task,
+    found: Mapping[str, Floats],
+    how: str = "",
+) -> None:
+    """Add an attack's success, a mean over models, to the floors of each party that carries it out."""
+    for party in seats_of(attack, task):
+        successes = found[attacker_name(attack.name, party)].mean(0)
+        floors.setdefault(party, {})[attack.name + how] = successes.tolist()
 
 
 def _starts(attack: Attack[Strict], task: Task) -> int:
@@ -161,6 +210,34 @@ def _starts(attack: Attack[Strict], task: Task) -> int:
     if "bottom" in attack.sees():
         return STARTS
     return int("own_features" in attack.sees() and task.dataset.active is not None)
+
+
+def _without_messages(
+    task: Task, attacks: Sequence[Attack[Strict]], model: Callable[..., Run], starts: int
+) -> dict[str, Floats]:
+    """Return the success ``(starts, seeds)`` of each attacker on models that no message has taught.
+
+    Args:
+        task: to attack.
+        attacks: those that read such models.
+        model: :func:`untrained` or :func:`drifted`.
+        starts: models a seed.
+    """
+    seeds = task.cell.seeds
+    packs = [Pack(seeds, 1)] if task.architecture.stackable else [Pack((s,), None) for s in seeds]
+    tables: dict[str, list[Table]] = {attack.name: [] for attack in attacks}
+    for start in range(starts):
+        for pack in packs:
+            run = model(task, pack, attacks, start)
+            for attack in attacks:
+                tables[attack.name].append(score_attack(attack, run, [start % attack.draws]))
+    found: dict[str, Floats] = {}
+    for attack in attacks:
+        scores = joined(tables[attack.name])
+        for name in named_seats(attack, task):
+            successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
+            found[name] = np.reshape(successes, (starts, -1))
+    return found
 
 
 def measure_references(cell: Cell) -> References:
@@ -171,17 +248,10 @@ def measure_references(cell: Cell) -> References:
 _KNOWN_REFERENCES: dict[tuple[str, str], References] = {}
 
 
-def references_once(task: Task) -> References:
-    """Return :func:`references_of`, measured once a process for tasks that differ in training and defense only."""
-    same = {"training": Training(), "defense": "none", "fixed": {}, "trial_minutes": None}
+def references_once(task: Task, *, device: str = "cpu") -> References:
+    """Return :func:`references_of`, measured once a process for tasks that differ in the defense only."""
+    same: dict[str, Any] = {"defense": "none", "fixed": {}, "trial_minutes": None}
     key = task.dataset.fingerprint, task.cell.model_copy(update=same).model_dump_json()
     if key not in _KNOWN_REFERENCES:
-        _KNOWN_REFERENCES[key] = references_of(task)
+        _KNOWN_REFERENCES[key] = references_of(task, device=device)
     return _KNOWN_REFERENCES[key]
-
-
-def _untrained_scores(task: Task, attack: Attack[Strict], start: int) -> Table:
-    seeds = task.cell.seeds
-    packs = [Pack(seeds, 1)] if task.architecture.stackable else [Pack((s,), None) for s in seeds]
-    draw = [start % attack.draws]
-    return joined([score_attack(attack, untrained(task, pack, [attack], start), draw) for pack in packs])

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -66,9 +66,11 @@ def evaluate_task(
         except SpecError as error:
             outcomes.update(dict.fromkeys(members, Outcome.failed("infeasible", str(error))))
             continue
-        known = references if trained.cell.model is task.cell.model else None
+        same = trained.cell.model is task.cell.model
+        own = replace(trained, cell=trained.cell.model_copy(update={"training": task.cell.training}))
+        bench = _Bench(trained, references if same else None, device, alone=own)
         settings = [task.with_params(params[i])[1] for i in members]
-        outcomes.update(zip(members, _Bench(trained, known, device).evaluate(settings), strict=True))
+        outcomes.update(zip(members, bench.evaluate(settings), strict=True))
     return [outcomes[i] for i in range(len(params))]
 
 
@@ -77,21 +79,30 @@ def outcome_of(task: Task, table: Table) -> Outcome:
 
     The reference scores of attacks are measured here.
     """
-    return _Bench(task, None, "cpu")._outcome(table)
+    return _Bench(task, None, "cpu", alone=task)._outcome(table)
 
 
 @dataclass(frozen=True, eq=False)
 class _Bench:
-    """Evaluator of trials that differ in the settings of the defense alone."""
+    """Evaluator of trials that differ in the settings of the defense alone.
+
+    Attributes:
+        task: the trials'.
+        known_references: what attacks are compared with; None measures it.
+        device: where networks are trained.
+        alone: the task that this is measured on, with the study's own training: trials that search their training
+            share it, so that none looks better by what it is compared with.
+    """
 
     task: Task
     known_references: References | None
     device: str
+    alone: Task
 
     @cached_property
     def references(self) -> References:
         """Reference scores of the attacks: the given ones, or measured here."""
-        return self.known_references or references_once(self.task)
+        return self.known_references or references_once(self.alone, device=self.device)
 
     @cached_property
     def guess(self) -> float:
@@ -206,7 +217,15 @@ class _Bench:
             name = attacker_name(attack.name, party)
             lower = self.references.of(name, len(cell.seeds))
             columns = variants_of(table, name)
-            score = summarize(attack, columns, num_classes=cell.num_classes, guess=self.guess, r_lower=lower)
+            on_labels = attack.capabilities.goal == "labels"
+            score = summarize(
+                attack,
+                columns,
+                num_classes=cell.num_classes,
+                guess=self.guess,
+                r_lower=lower,
+                without=self.references.of_party(party, len(cell.seeds)) if on_labels else None,
+            )
             if score is not None:
                 nulls = attack, columns, below(table, "permuted", name)
                 noise = noise_of(*nulls) if lower is None else self.references.noise.get(name, [])[: len(cell.seeds)]

@@ -13,7 +13,7 @@ import numpy as np
 from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.scoring import success_metric
 from tune_vfl.evaluation.table import Numbers
-from tune_vfl.outcome import TOGETHER, AttackScore, Score
+from tune_vfl.outcome import TOGETHER, UNTRAINED, AttackScore, Score
 from tune_vfl.spec import Strict
 from tune_vfl.statistics.advantages import advantage, chosen_floor
 from tune_vfl.statistics.leakage import clipped
@@ -31,6 +31,7 @@ def summarize(
     num_classes: int,
     guess: float,
     r_lower: Sequence[float] | None,
+    without: Mapping[str, Sequence[float]] | None = None,
 ) -> AttackScore | None:
     """Summarize one party's answers in one trial: the best variant's success over seeds, and every variant's.
 
@@ -42,6 +43,8 @@ def summarize(
         num_classes: K.
         guess: success of the best constant guess at labels; that at features, the mean, succeeds by 0.
         r_lower: success of the same attack on an untrained bottom model, per seed, where that exists.
+        without: by way, successes per seed that the attacking party reaches without messages; the attack's own
+            ``r_lower`` counts in any case.
 
     Returns:
         None when no variant is defined on every seed.
@@ -56,15 +59,17 @@ def summarize(
     best, columns = best_of(candidates)
     score = Score.of(name, columns["success"])
     lower = None if r_lower is None else float(np.mean(r_lower))
-    floors = chosen_floor([guess] * len(score.values), r_lower)
-    found = advantage(score.values, floors)
+    own = {} if r_lower is None else {f"{attack.name} {UNTRAINED}": r_lower}
+    floor = chosen_floor([guess] * len(score.values), {**(without or {}), **own})
+    found = advantage(score.values, floor.by_seed)
     return AttackScore(
         **score.model_dump(),
         advantage=float(clipped(found.value)),
         advantage_std=Score.of("advantage", found.by_seed.tolist()).std,
         advantages=found.by_seed.tolist(),
-        floor=float(floors.mean()),
-        floors=floors.tolist(),
+        floor=float(floor.by_seed.mean()),
+        floors=floor.by_seed.tolist(),
+        floor_by=floor.by,
         guess=guess,
         r_lower=lower,
         variant=best,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
 from tune_vfl.evaluation.certainty import candidates_of
 from tune_vfl.evaluation.checks import Check
-from tune_vfl.outcome import Outcome, OutcomeName, TunedAttack
+from tune_vfl.outcome import UNTRAINED, Outcome, OutcomeName, TunedAttack
 from tune_vfl.spec import Strict
+from tune_vfl.spec.cell import References
 
 CONFIRMATION_SCHEMA: Literal["tune-vfl/confirmation/1"] = "tune-vfl/confirmation/1"
 FIRST_SEED = 1000
@@ -24,12 +25,15 @@ class AttackOfSeed(Strict):
 
     Attributes:
         guess: the success of the best constant guess.
+        party: the passive party whose floors it is held against, of an attack on labels; empty where it is the only
+            one. None of an attack on features, and in a record of an earlier measure.
         r_lower: the attack's on untrained bottom models, where it has one.
         noise: the standard deviation of the success where there is nothing to find; None where it is not known.
         candidates: the success of everything that the attacker may commit to.
     """
 
     guess: float
+    party: str | None = None
     r_lower: float | None = None
     noise: float | None = None
     candidates: dict[str, float]
@@ -43,6 +47,8 @@ class SeedRecord(Strict):
         utility: measured on the reserve, where there is one.
         variance: of the utility over test rows, where its metric has a formula.
         attacks: by name, with several passive parties by ``ATTACK/PARTY``.
+        floors: by passive party and way of guessing labels without messages, its success; see
+            :class:`tune_vfl.spec.cell.References`.
     """
 
     outcome: OutcomeName
@@ -50,6 +56,25 @@ class SeedRecord(Strict):
     utility: float | None = None
     variance: float | None = None
     attacks: dict[str, AttackOfSeed] = Field(default_factory=dict)
+    floors: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+    @property
+    def references(self) -> References:
+        """What its attacks were held against."""
+        return References(
+            r_lower={name: [a.r_lower] for name, a in self.attacks.items() if a.r_lower is not None},
+            noise={
+                name: [a.noise] for name, a in self.attacks.items() if a.r_lower is not None and a.noise is not None
+            },
+            floors={party: {way: [found] for way, found in ways.items()} for party, ways in self.floors.items()},
+        )
+
+    def without_messages(self, attack: str) -> dict[str, float]:
+        """Return what an attack is held against beside the guess, by way."""
+        seen = self.attacks[attack]
+        name, _, _ = attack.partition("/")
+        own = {} if seen.r_lower is None else {f"{name} {UNTRAINED}": seen.r_lower}
+        return {**({} if seen.party is None else self.floors.get(seen.party, {})), **own}
 
 
 class ConfirmedNumber(Strict):
@@ -212,19 +237,20 @@ class Confirmation(Strict):
         return {p.number: p for p in self.points if p.confirmed}
 
 
-def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Sequence[float]]) -> dict[int, SeedRecord]:
+def records_of(outcome: Outcome, seeds: Sequence[int], references: References) -> dict[int, SeedRecord]:
     """Split a trial's outcome into records by seed.
 
     Args:
         outcome: of a trial with these seeds.
         seeds: in the outcome's order.
-        r_lower: its attackers' success on untrained models, by name, one value a seed.
+        references: what its attackers were held against, one value a seed.
 
     Returns:
         By seed; an outcome that is not ok is that of all its seeds.
     """
     if outcome.outcome != "ok" or outcome.utility is None:
         return dict.fromkeys(seeds, SeedRecord(outcome=outcome.outcome, reason=outcome.reason))
+    lower = references.r_lower
     variance = outcome.utility_variance if len(outcome.utility_variance) == len(seeds) else [None] * len(seeds)
     return {
         seed: SeedRecord(
@@ -234,12 +260,14 @@ def records_of(outcome: Outcome, seeds: Sequence[int], r_lower: Mapping[str, Seq
             attacks={
                 name: AttackOfSeed(
                     guess=score.guess,
-                    r_lower=r_lower[name][i] if name in r_lower else None,
+                    party=None if score.metric == "reconstruction" else name.partition("/")[2],
+                    r_lower=lower[name][i] if name in lower else None,
                     noise=score.noise[i] if score.noise else None,
                     candidates={v: values[i] for v, values in candidates_of(score).items()},
                 )
                 for name, score in outcome.attackers.items()
             },
+            floors={party: {way: of[i] for way, of in ways.items()} for party, ways in references.floors.items()},
         )
         for i, seed in enumerate(seeds)
     }

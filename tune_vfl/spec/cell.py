@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
@@ -24,10 +24,11 @@ RowsUsed = Literal["all", "selection", "report"]
 does. ``report``: trained on the training rows of ``selection``, the utility measured on the reserve, as ``confirm``
 does. A data set without a reserve has the same rows under each."""
 
-MEASURE = 5
+MEASURE = 6
 """How studies measure today. Under 1 a search used every row; from 2 on it leaves the reserve alone; from 3 on
 ``default`` has an attack that reads all epochs together, ``gradient_em``; from 4 on that one goes on from its best
-start after half of its rounds; from 5 on ``default`` has ``gradient_em_known`` too, where known labels decide."""
+start after half of its rounds; from 5 on ``default`` has ``gradient_em_known`` too, where known labels decide; from 6
+on all attacks on labels by one party are measured against one floor, see :class:`References`."""
 
 _CHANGED = {"gradient_em": 4, **dict.fromkeys(("default", "default_features", "thorough"), 5)}
 """The measure under which scores of an attack, or of a portfolio with it, changed last; of all others 2."""
@@ -169,14 +170,50 @@ class References(Strict):
             one value a seed, those of the trials first; only for attacks that read a bottom model.
         noise: by the same names, by how much the success on one more untrained model differs from ``r_lower``, a
             standard deviation a seed; an attacker measured on a single model is left out.
+        floors: by passive party, whose name is empty where it is the only one, and by way of guessing labels without
+            any message, its success, one value a seed: attacks on untrained models, attacks on models that noise has
+            moved, a model of the party's own columns. The best of them is the floor of all its attacks on labels.
         alone: the utility of the label party's own model, one value a seed; empty where it was not measured.
     """
 
     r_lower: dict[str, list[float]] = Field(default_factory=dict)
     noise: dict[str, list[float]] = Field(default_factory=dict)
+    floors: dict[str, dict[str, list[float]]] = Field(default_factory=dict)
     alone: list[float] = Field(default_factory=list)
 
     def of(self, attacker: str, seeds: int) -> list[float] | None:
         """Return an attacker's R_lower at the first ``seeds`` seeds; None for an attacker without one."""
         lower = self.r_lower.get(attacker)
         return None if lower is None else lower[:seeds]
+
+    @classmethod
+    def joined(cls, parts: Sequence[References]) -> References:
+        """Return the scores of several parts' seeds one after the other; those that every part has."""
+        first = parts[0]
+        return cls(
+            r_lower=_joined([part.r_lower for part in parts]),
+            noise=_joined([part.noise for part in parts]),
+            floors={party: _joined([part.floors.get(party, {}) for part in parts]) for party in first.floors},
+            alone=[value for part in parts for value in part.alone],
+        )
+
+    def at(self, place: int) -> References:
+        """Return the scores of one seed, by its place; without those of the label party's own model."""
+        return References(
+            r_lower=_at(self.r_lower, place),
+            noise=_at(self.noise, place),
+            floors={party: _at(ways, place) for party, ways in self.floors.items()},
+        )
+
+    def of_party(self, party: str, seeds: int) -> dict[str, list[float]]:
+        """Return a passive party's :attr:`floors` at the first ``seeds`` seeds; empty where none were measured."""
+        return {way: found[:seeds] for way, found in self.floors.get(party, {}).items()}
+
+
+def _joined(parts: Sequence[Mapping[str, list[float]]]) -> dict[str, list[float]]:
+    shared = [name for name in parts[0] if all(name in part for part in parts)]
+    return {name: [value for part in parts for value in part[name]] for name in shared}
+
+
+def _at(scores: Mapping[str, list[float]], place: int) -> dict[str, list[float]]:
+    return {name: [values[place]] for name, values in scores.items()}

@@ -6,7 +6,7 @@ numpy, and scipy's special functions once an interval is asked for. Functions ca
 
 from __future__ import annotations
 
-from tune_vfl.statistics.advantages import Advantage, advantage, chosen_floor, narrow, pseudo_values
+from tune_vfl.statistics.advantages import Advantage, Floor, advantage, chosen_floor, narrow, pseudo_values
 from tune_vfl.statistics.choosing import Scale, compromise, export_choice, knee, worst_means
 from tune_vfl.statistics.floors import auc_by_fold, cross_fitted, cross_fitted_auc, nearest_center, stratified_folds
 from tune_vfl.statistics.fronts import (
@@ -52,6 +52,7 @@ __all__ = [
     "Advantage",
     "Bounds",
     "Estimate",
+    "Floor",
     "Limits",
     "Own",
     "Plan",

@@ -5,6 +5,7 @@ Advantages are signed here; they are clipped where they are shown, because a cli
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,9 @@ from tune_vfl.statistics.arrays import Floats, finite
 LEAST_HEADROOM = 0.1
 """Below it an advantage magnifies a deviation of the success more than tenfold, and seeds cannot say that it is small:
 see :func:`narrow`."""
+
+GUESS = "guess"
+"""The name of the best constant answer among what may be a floor."""
 
 
 class Advantage(NamedTuple):
@@ -40,6 +44,24 @@ class Advantage(NamedTuple):
     headroom: float
 
 
+class Floor(NamedTuple):
+    """The floor of an attack.
+
+    Attributes:
+        by: what reaches it: :data:`GUESS`, or a name among what was compared with it.
+        by_seed: ``(S,)`` its success.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import Floor
+        >>> Floor("guess", np.array([0.5])).by
+        'guess'
+    """
+
+    by: str
+    by_seed: Floats
+
+
 def narrow(floor: float) -> bool:
     """Return whether a mean floor leaves less than .1 above it; rounding does not count.
 
@@ -51,32 +73,35 @@ def narrow(floor: float) -> bool:
     return 1 - floor < LEAST_HEADROOM - 1e-9
 
 
-def chosen_floor(guess: ArrayLike, r_lower: ArrayLike | None = None) -> Floats:
-    """Return the floors of the seeds: the guess's or, where its mean is larger, those of the untrained bottom model.
+def chosen_floor(guess: ArrayLike, without: Mapping[str, ArrayLike] | None = None) -> Floor:
+    """Return the floor of an attack: the best on average of what needs no messages.
 
-    The choice is made once, between means over the study: made for each seed it would take the larger of two noisy
+    The choice is made once, between means over the study: made for each seed it would take the larger of noisy
     numbers, come out up to .4 standard deviations too high, and flatter the defense.
 
     Args:
         guess: ``(S,)`` success of the best constant answer.
-        r_lower: ``(S,)`` the attack's success on an untrained bottom model, each a mean over five initializations on
-            that seed's split and labels; None where there is none.
+        without: by name ``(S,)`` successes on the same seeds of what the attacking party reaches by itself.
 
     Returns:
-        ``(S,)``.
+        The one with the largest mean, the guess among equals.
+
+    Raises:
+        ShapeError: for another number of seeds than the guess has.
 
     Example:
         >>> from tune_vfl.statistics import chosen_floor
-        >>> chosen_floor(guess=[0.5, 0.5], r_lower=[0.6, 0.7]).tolist()
-        [0.6, 0.7]
+        >>> chosen_floor(guess=[0.5, 0.5], without={"untrained": [0.6, 0.7], "own columns": [0.4, 0.8]}).by
+        'untrained'
     """
-    constant = finite(guess, "seeds", "guess")
-    if r_lower is None:
-        return constant
-    untrained = finite(r_lower, "seeds", "r_lower")
-    if untrained.shape != constant.shape:
-        raise ShapeError(f"guess and r_lower: one number a seed each, got {len(constant)} and {len(untrained)}")
-    return untrained if untrained.mean() > constant.mean() else constant
+    chosen = Floor(GUESS, finite(guess, "seeds", "guess"))
+    for name, successes in (without or {}).items():
+        found = finite(successes, "seeds", name)
+        if found.shape != chosen.by_seed.shape:
+            raise ShapeError(f"guess and {name}: one number a seed each, got {len(chosen.by_seed)} and {len(found)}")
+        if found.mean() > chosen.by_seed.mean():
+            chosen = Floor(name, found)
+    return chosen
 
 
 def advantage(success: ArrayLike, floor: ArrayLike) -> Advantage:
