@@ -53,7 +53,7 @@ class Table(NamedTuple):
 def front_table(data: Gathered) -> Table:
     """Return the joint front by rising leakage, under the undefended model and the label party alone."""
     found, names, metric = data.found, data.names, formatting.metric(data.found.metric)
-    chosen = data.decision.setting
+    chosen, mark = data.decision.marked, data.decision.mark
     lone = len(found.parts) == 1
     rows = list(_reference_rows(data))
     records: list[dict[str, Any]] = []
@@ -62,12 +62,12 @@ def front_table(data: Gathered) -> Table:
         is_chosen = chosen is not None and (chosen.study, chosen.number) == (point.study, point.number)
         known = numbers(outcome, point.sure, found.alone)
         what = formatting.setting(point.params, names.moved[point.study])
-        marks = [m for m, holds in (("recommended", is_chosen), ("confirmed", point.confirmed)) if holds]
+        marks = [m for m, holds in ((mark, is_chosen), ("confirmed", point.confirmed)) if holds]
         setting = what if lone else f"{names.called[point.study]} {what}"
         chance, marked = f"{point.chance:.0%}", ", ".join(marks)
         cells = (setting, *(known[k] for k in _NUMBERS), _worst(outcome), chance, marked, point.name)
         rows.append(Row(cells, "chosen" if is_chosen else ""))
-        records.append(_front_record(point, recommended=is_chosen))
+        records.append(_front_record(point, recommended=is_chosen and mark == "recommended"))
     head: tuple[str, ...]
     head = ("setting ", metric, "gain kept", "leakage", "strongest attack ", "on the front", " ", "--select ")
     who = data.found.alone.who if data.found.alone else "the label party"
@@ -76,7 +76,7 @@ def front_table(data: Gathered) -> Table:
         f"{who} reaches alone. Leakage: the largest advantage of all attacks over the best guess that needs no "
         "federation. On the front: the chance that nothing else is better in both."
     )
-    if not any(row.cells[6] for row in rows):  # no recommended and no confirmed setting
+    if not any(row.cells[6] for row in rows):  # no marked and no confirmed setting
         head, rows = head[:6] + head[7:], [Row(row.cells[:6] + row.cells[7:], row.kind) for row in rows]
     return Table("front", head, tuple(rows), note, frame_of(records))
 

@@ -26,7 +26,7 @@ def frontier(found: Joint, decision: Decision, names: Names, title: str = "") ->
 
     Args:
         found: its studies.
-        decision: the decision, with the recommended setting.
+        decision: the decision, with the setting to mark.
         names: the names of the studies.
         title: the printed figure's title; by default the defense, or the number of defenses, and the data set.
     """
@@ -41,12 +41,12 @@ def frontier(found: Joint, decision: Decision, names: Names, title: str = "") ->
         name="frontier",
         title=whole,
         note=f"{len(front)} of {formatting.count(len(found.points), 'setting')} on the front; bars: {bars_of(found)}",
-        alt=_alt(found, front, chosen, names, title=whole),
+        alt=_alt(found, front, chosen, names, mark=decision.mark, title=whole),
         x=Axis("leakage: advantage of the worst attack (less is better)", x, SHARE),
         y=Axis(f"{metric} (more is better)", y, SHARE),
         groups=tuple(_groups(found, metric, chosen, names)),
         lines=tuple(lines),
-        labels=tuple(_labels(found, front, chosen, names, lines=lines, right=x[1])),
+        labels=tuple(_labels(found, front, chosen, names, mark=decision.mark, lines=lines, right=x[1])),
         beyond=beyond,
     )
 
@@ -59,7 +59,7 @@ def bars_of(found: Joint) -> str:
 
 
 def _chosen(found: Joint, decision: Decision) -> JointPoint | None:
-    setting = decision.setting
+    setting = decision.marked
     return None if setting is None else found.point(setting.study, setting.number)
 
 
@@ -171,12 +171,13 @@ def _labels(
     chosen: JointPoint | None,
     names: Names,
     *,
+    mark: str,
     lines: Sequence[Line],
     right: float,
 ) -> Iterator[Label]:
     if chosen is not None:
         utility, leakage = chosen.objectives
-        yield Label(leakage, utility, f"recommended: {names.setting(chosen)}", "strong")
+        yield Label(leakage, utility, f"{mark}: {names.setting(chosen)}", "strong")
     if found.undefended is not None:
         utility, leakage = found.undefended.objectives
         yield Label(leakage, utility, "undefended", "strong")
@@ -200,7 +201,9 @@ def _ends_first(front: Sequence[JointPoint]) -> list[JointPoint]:
     return [front[0], front[-1], *front[1:-1:stride]]
 
 
-def _alt(found: Joint, front: Sequence[JointPoint], chosen: JointPoint | None, names: Names, *, title: str) -> str:
+def _alt(
+    found: Joint, front: Sequence[JointPoint], chosen: JointPoint | None, names: Names, *, mark: str, title: str
+) -> str:
     """Return the alternative text of the figure."""
     metric = formatting.metric(found.metric)
     if not front:
@@ -213,7 +216,7 @@ def _alt(found: Joint, front: Sequence[JointPoint], chosen: JointPoint | None, n
     says += f"{len(front)} are on the front, of {defenses}, {ends}."
     if chosen is not None:
         utility, leakage = chosen.objectives
-        says += f" Recommended: {names.setting(chosen)}, {metric} {utility:.3f} at leakage {leakage:.3f}."
+        says += f" {mark.capitalize()}: {names.setting(chosen)}, {metric} {utility:.3f} at leakage {leakage:.3f}."
     return says
 
 

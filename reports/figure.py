@@ -15,7 +15,7 @@ Span = tuple[float, float]
 
 Rank = Literal["front", "behind", "muted", "chosen", "undefended"]
 """Kinds of marks: points of the joint front, other points of a colored defense, points of a muted one, the ring around
-the recommended setting, and the undefended model."""
+the recommended setting or the compromise, and the undefended model."""
 
 Weight = Literal["strong", "line", "plain"]
 """Kinds of labels: one shown in every drawing, the name of a line, and one dropped for lack of space."""

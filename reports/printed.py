@@ -191,14 +191,14 @@ def _labels(axes: Axes, figure: Figure, scale: _Scale) -> None:
 
 
 def _placed(figure: Figure, scale: _Scale) -> list[tuple[Placed, bool]]:
-    """Return labels beside points without overlaps, each with a flag for the recommended setting."""
+    """Return labels beside points without overlaps, each with a flag for the setting that is marked."""
     wishes = []
     for label in figure.labels:
         if label.weight != "line" and scale.holds(label.x, label.y):
             font = _FONT * (1.0 if label.weight == "strong" else 0.92)
             wishes.append(Wish(*scale.at(label.x, label.y), label.text, text_width(label.text, font), font * 1.25))
     placed = place(wishes, _PLOT, list(_obstacles(figure, scale)) if wishes else [])
-    return [(p, p.text.startswith("recommended")) for p in placed]
+    return [(p, p.text.startswith(("recommended: ", "compromise: "))) for p in placed]
 
 
 def text_width(text: str, font: float) -> float:

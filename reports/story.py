@@ -204,7 +204,7 @@ def commands(name: str, trials: int) -> list[tuple[str, str]]:
     quoted = shlex.quote(name)
     return [
         ("measure the front again, with fresh seeds", f"tune-vfl confirm {quoted} --seeds 10"),
-        ("export the knee for other code", f"tune-vfl export {quoted} --select knee -o best.json"),
+        ("export the setting to deploy, or see which there are", f"tune-vfl export {quoted} -o best.json"),
         ("print this front", f"tune-vfl frontier {quoted} --format csv"),
         ("spend more trials", f"tune-vfl resume {quoted} --trials {2 * trials}"),
         ("run it again, under another name", f"tune-vfl search {quoted}.yaml --name {quoted}-again"),

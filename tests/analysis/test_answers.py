@@ -88,7 +88,7 @@ def test_the_runner_up_is_the_best_of_another_defense() -> None:
     assert lone.why == "the most useful of 1 of 1 measured setting that surely keep leakage<=0.2"
 
 
-def test_a_knee_that_may_not_be_recommended_is_none() -> None:
+def test_a_knee_that_is_not_eligible_is_none() -> None:
     parts = part_of("laplace", LAPLACE), part_of("marvell", MARVELL)
     joint = joint_of(campaign_of(*parts))
     assert joint.knee is not None
@@ -97,9 +97,9 @@ def test_a_knee_that_may_not_be_recommended_is_none() -> None:
     assert found.why == f"the best compromise of the joint front, {len(joint.front)} settings of 6 measured settings"
     untried = part_of("marvell", MARVELL, default=False)
     second = decided(campaign_of(parts[0], untried))
-    assert second.setting is not None
-    assert second.setting.defense == "laplace"
-    assert second.why.startswith("the best compromise that may be recommended of the joint front")
+    assert second.compromise is not None
+    assert second.compromise.defense == "laplace"
+    assert second.why.startswith("the best eligible compromise of the joint front")
 
 
 def test_what_was_not_confirmed_and_would_do_is_counted() -> None:

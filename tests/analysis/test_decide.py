@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tune_vfl.analysis.decide import decide, decisions
-from tune_vfl.analysis.decision import Decision, Reference
+from tune_vfl.analysis.decision import Decision, Reference, Setting
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 
@@ -69,6 +69,78 @@ def test_without_constraints_it_is_the_joint_knee() -> None:
     assert joint.knee is not None
     assert (found.setting.study, found.setting.number) == (joint.knee.study, joint.knee.number)
     assert found.why.startswith("the best compromise of the joint front")
+
+
+def place(setting: Setting | None) -> str | None:
+    return None if setting is None else setting.name.removeprefix("camp-breast_cancer-")
+
+
+def ladder(found: Decision) -> list[tuple[float, str | None]]:
+    return [(rung.cap, place(rung.setting)) for rung in found.ladder]
+
+
+def test_without_a_limit_a_compromise_that_may_leak_much_is_not_deployed() -> None:
+    steep = part_of("laplace", [(0.94, 0.6), (0.80, 0.45), (0.79, 0.3)]), part_of("kdk", [(0.78, 0.15), (0.7, 0.05)])
+    found = decided(campaign_of(*steep))
+    assert (found.verdict, found.setting, found.rule) == ("compromise", None, "knee")
+    assert found.compromise is not None
+    assert found.compromise.name == "camp-breast_cancer-laplace#0"
+    assert found.compromise.lacks[0].startswith("leakage is .600")
+    assert found.compromise.lacks[0].endswith("not at most .500")
+    assert ladder(found) == [(0.1, None), (0.2, "kdk#0"), (0.5, "laplace#1")], "kdk 1 is worse than no federation"
+    assert (found.marked, found.mark) == (found.compromise, "compromise")
+    limited = decided(campaign_of(*steep, constraints={"leakage": 0.7}))
+    assert limited.setting is not None
+    assert (limited.verdict, limited.setting.name) == ("deploy", found.compromise.name), "a limit of one's own"
+    assert (limited.ladder, limited.compromise, limited.mark) == ((), None, "recommended")
+
+
+def test_without_a_limit_a_compromise_that_surely_leaks_less_than_half_is_deployed() -> None:
+    found = decided(three())
+    assert (found.verdict, found.compromise) == ("deploy", None)
+    assert ladder(found) == [(0.1, None), (0.2, "marvell#0"), (0.5, "marvell#0")]
+    edge = outcome_of([0.9, 0.901, 0.899], {"norm": [0.45, 0.5, 0.475]})
+    assert decided(campaign_of(part_of("laplace", [edge], attacks=["norm"]))).verdict == "compromise", "not surely"
+
+
+@pytest.mark.parametrize("given", [{"leakage": 1.0}, {"leakage": 20.0}, {"attacks.pmc.advantage": 0.4}, {"cost": 9.0}])
+def test_what_limits_the_leakage_is_a_limit_below_one_on_all_attacks(given: dict[str, float]) -> None:
+    """A limit of 20, for 20%, or on one of two attacks leaves the leakage where it is."""
+    steep = part_of("laplace", [(0.94, 0.6), (0.90, 0.58), (0.8, 0.4)], cost=1.0)
+    found = decided(campaign_of(steep, constraints=given))
+    assert (found.verdict, found.rule) == ("compromise", "knee")
+    assert ladder(found)[-1] == (0.5, "laplace#2")
+
+
+def test_constraints_without_a_limit_hold_for_the_compromise_and_the_ladder() -> None:
+    """Among settings that may lose so much utility, the most useful one would be the one that protects least."""
+    found = decided(three(constraints={"utility_loss": 0.12}))
+    assert found.setting is not None
+    assert (found.setting.name, found.rule) == ("camp-breast_cancer-marvell#0", "knee")
+    assert found.why == "the best compromise of 6 of 8 measured settings that surely keep utility_loss<=0.12"
+    assert ladder(found) == [(0.1, None), (0.2, "marvell#0"), (0.5, "marvell#0")]
+    strict = decided(three(constraints={"utility_loss": 0.02}))
+    assert strict.verdict == "compromise"
+    assert ladder(strict) == [(0.1, None), (0.2, None), (0.5, None)]
+
+
+def test_the_ladder_after_a_confirmation_is_of_fresh_seeds() -> None:
+    laplace, marvell, kdk = three().studies
+    again = (
+        confirmed(marvell, {0: (0.90, 0.23, True), 2: (0.94, 0.8, False)}),
+        confirmed(kdk, {0: (0.905, 0.16, False)}),
+    )
+    found = decided(campaign_of(laplace, *again))
+    assert ladder(found) == [(0.1, None), (0.2, "kdk#0"), (0.5, "marvell#0")], "of a rung, those that stay go first"
+
+
+def test_nothing_is_known_of_what_nobody_attacked() -> None:
+    found = decided(
+        campaign_of(part_of("laplace", [steady(0.9, 0.0, ())], attacks=(), baseline=steady(0.95, 0.9, seeds=10)))
+    )
+    assert (found.verdict, [rung.setting for rung in found.ladder]) == ("compromise", [None] * 3)
+    assert found.compromise is not None
+    assert found.compromise.lacks == ("leakage: no attack was run on it",)
 
 
 def test_none_qualifies_is_an_answer_with_the_nearest_and_what_it_lacks() -> None:
@@ -210,6 +282,24 @@ POINTS = st.lists(
 CAPS = st.dictionaries(
     st.sampled_from(["leakage", "utility_loss", "attacks.pmc.advantage", "utility"]), st.integers(2, 90), max_size=3
 )
+
+
+@settings(max_examples=40, deadline=None)
+@given(first=POINTS, second=POINTS, loss=st.none() | st.integers(5, 60))
+def test_a_rung_is_what_its_limit_would_choose(
+    first: list[tuple[float, float]], second: list[tuple[float, float]], loss: int | None
+) -> None:
+    parts, asked = (
+        (part_of("laplace", first), part_of("kdk", second)),
+        {} if loss is None else {"utility_loss": loss / 100},
+    )
+    found = decided(campaign_of(*parts, constraints=asked))
+    for cap, chosen in ladder(found):
+        limited = decided(campaign_of(*parts, constraints={**asked, "leakage": cap}))
+        assert chosen == place(limited.setting)
+    assert (found.verdict == "deploy") == (found.setting is not None)
+    if found.setting is not None:
+        assert found.ladder[-1].setting is not None, "what is deployed stands on the last rung, or something better"
 
 
 @settings(max_examples=40, deadline=None)

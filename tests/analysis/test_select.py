@@ -1,6 +1,7 @@
 """``--select`` of campaigns, and ``tune-vfl/campaign/1``."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,15 +59,44 @@ def test_a_defense_s_name_is_its_own_best_by_the_campaign_s_rule() -> None:
         select(two(), "laplce")
 
 
-def test_the_decision_is_what_is_selected_where_there_are_constraints() -> None:
+def test_what_is_deployed_is_selected_and_nothing_else_is() -> None:
     assert select(two(constraints={"leakage": 0.2})).name.endswith("marvell#0")
     joint = joint_of(two())
     assert joint.knee is not None
-    assert select(two()).name == joint.knee.name
-    with pytest.raises(
-        SelectionError, match=r"No setting qualifies.*Nearest is marvell scale=2.*--select '\S+#\d+' takes"
-    ):
+    assert select(two()).name == joint.knee.name, "it surely leaks less than a half"
+    with pytest.raises(SelectionError) as refused:
         select(two(constraints={"leakage": 0.05}))
+    says, choice = str(refused.value).splitlines()
+    assert says.startswith("No setting qualifies on breast_cancer.")
+    assert "Nearest is marvell scale=2" in says
+    assert choice == "  --select 'camp-breast_cancer-marvell#1'  takes one all the same"
+
+
+def test_a_compromise_that_leaks_much_is_not_exported_unless_it_is_chosen() -> None:
+    steep = campaign_of(part_of("laplace", [(0.94, 0.6), (0.80, 0.45)]), part_of("kdk", [(0.78, 0.15)]))
+    with pytest.raises(SelectionError) as refused:
+        select(steep)
+    says, *choices = str(refused.value).splitlines()
+    assert says.startswith("A compromise on breast_cancer: laplace scale=1 gives away about three fifths of what")
+    assert "Limit it by `constraints: {leakage: CAP}`, or choose with `--select`." in says
+    assert choices == [
+        "  --select 'camp-breast_cancer-kdk#0'  leakage surely at most 0.2: kdk scale=1",
+        "  --select 'camp-breast_cancer-laplace#1'  leakage surely at most 0.5: laplace scale=2",
+        "  --select knee  takes the compromise all the same: laplace scale=1",
+    ]
+    for choice in choices:
+        by = choice.split()[1].strip("'")
+        assert select(steep, by).name in choice or by == "knee"
+    lone = CampaignRecord.of(steep.studies[0])
+    with pytest.raises(SelectionError, match=r"--select 'camp-breast_cancer-laplace#1' .*\n  --select knee "):
+        export(lone)
+    assert export(lone, "knee").trial == 0
+
+
+def test_a_defense_s_compromise_is_not_called_the_campaign_s_knee() -> None:
+    parts = part_of("laplace", [(0.94, 0.6)]), part_of("kdk", [(0.93, 0.15)])
+    with pytest.raises(SelectionError, match=r"\n  --select 'camp-breast_cancer-laplace#0'  takes the compromise"):
+        select(campaign_of(*parts, constraints={"utility_loss": 0.1}), "laplace")
 
 
 def test_several_data_sets_ask_for_one() -> None:
@@ -132,10 +162,28 @@ def test_the_summary_is_plain_and_has_what_the_interface_names() -> None:
     assert none["breast_cancer"]["nearest"]["number"] == 1
 
 
+def test_a_single_study_s_summary_has_its_decision() -> None:
+    lone = CampaignRecord.of(part_of("laplace", [(0.94, 0.6), (0.80, 0.45)]))
+    found = summary(lone)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["schema"] == "tune-vfl/study/1"
+    decision = found["decision"]
+    assert (decision["verdict"], decision["study"]) == ("compromise", None)
+    assert decision["says"][0].startswith("A compromise on breast_cancer: laplace")
+    assert [(rung["cap"], rung["setting"] and rung["setting"]["number"]) for rung in decision["ladder"]] == [
+        (0.1, None),
+        (0.2, None),
+        (0.5, 1),
+    ]
+    assert decision["compromise"]["number"] == found["knee"]
+    limited = summary(replace(lone, constraints={"leakage": 0.48}))["decision"]
+    assert (limited["verdict"], limited["number"]) == ("deploy", 1)
+
+
 def test_an_export_says_how_it_was_chosen(tmp_path: Path) -> None:
     campaign = campaign_of(part_of("kdk", MARVELL[2:]), part_of("laplace", LAPLACE), constraints={"leakage": 0.35})
     config = export(campaign, None, tmp_path / "best.json")
     assert (config.study, config.trial, config.select) == ("camp-breast_cancer-laplace", 1, "decision")
     assert load_config(tmp_path / "best.json") == config
     assert export(campaign, "min-leakage").trial == 2
-    assert export(CampaignRecord.of(part_of("laplace", LAPLACE))).select == "knee"
+    assert export(CampaignRecord.of(part_of("laplace", LAPLACE)), "knee").select == "knee"

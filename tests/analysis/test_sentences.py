@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.analysis import sentences
 from tune_vfl.analysis.decide import decide
-from tune_vfl.analysis.decision import Decision, Far, Reference, Setting, Strongest
+from tune_vfl.analysis.decision import Decision, Far, Reference, Rung, Setting, Strongest
 from tune_vfl.analysis.formatting import short, short_span
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.evaluation.checks import Check
@@ -58,7 +58,65 @@ def test_what_to_deploy_in_the_issue_s_manner() -> None:
     assert sentences.reliability(DEPLOY) == "The one check holds."
 
 
-def test_a_compromise_that_may_protect_nothing_is_said_to() -> None:
+ISO = Setting("camp-iso", "spambase", "iso", 2, {"ratio": 3.0}, 0.93, (0.925, 0.935), 0.08, None, kept=0.73)
+LEAKY = replace(
+    MARVELL,
+    leakage=0.78,
+    leakage_interval=(0.7, 0.82),
+    strongest=Strongest("pmc", 0.78, (0.7, 0.82)),
+    lacks=("leakage is .780, with 90% confidence at most .810: not at most .500",),
+)
+COMPROMISE = replace(
+    DEPLOY,
+    verdict="compromise",
+    why="the best compromise of the joint front, 9 settings of 300 measured settings",
+    setting=None,
+    compromise=LEAKY,
+    ladder=(Rung(0.1, ISO), Rung(0.2, ISO), Rung(0.5, replace(MARVELL, number=3, leakage_interval=None, kept=None))),
+    constraints={},
+)
+
+
+def test_a_compromise_says_what_it_gives_away_and_what_there_is_instead() -> None:
+    said = sentences.sentences(COMPROMISE)
+    head, limit, low, middle, high, why, *_ = said
+    assert head == (
+        "A compromise on spambase: marvell budget=2.1 gives away about four fifths of what an attacker could not find "
+        "without the training."
+    )
+    assert limit == (
+        "It is not recommended, as leakage is .780, with 90% confidence at most .810: not at most .500, and no "
+        "constraint bounds it below 1. Limit it by `constraints: {leakage: CAP}`, or choose with `--select`."
+    )
+    assert low == (
+        "Leakage surely at most 0.1: iso ratio=3 (camp-iso#2), AUC .930 (.925 to .935) at leakage .08, "
+        "keeps 73% of what the federation brings."
+    )
+    assert middle == "Leakage surely at most 0.2: the same."
+    assert high == (
+        "Leakage surely at most 0.5: marvell budget=2.1 (camp-marvell#3), AUC .941 (.936 to .946) at leakage .20."
+    )
+    assert why == "The compromise is the best compromise of the joint front, 9 settings of 300 measured settings."
+    assert not any("Deploy" in one or "deploy" in one for one in said)
+    bare = sentences.sentences(replace(COMPROMISE, ladder=tuple(Rung(cap, None) for cap in (0.1, 0.2, 0.5))))
+    assert bare[2:5] == [f"Leakage surely at most {cap}: no setting." for cap in (0.1, 0.2, 0.5)]
+    ladder = (*COMPROMISE.ladder[:2], Rung(0.5, MARVELL))
+    ends = sentences.sentences(replace(DEPLOY, ladder=ladder))[-3:]
+    assert ends == [low, middle, "Leakage surely at most 0.5: the recommended one."]
+
+
+def test_fifths_of_what_is_given_away() -> None:
+    words = "hardly any", "about a fifth", "about two fifths", "about three fifths", "about four fifths", "nearly all"
+    for leakage, word in zip((0.09, 0.11, 0.4, 0.69, 0.71, 0.91), words, strict=True):
+        told = sentences.headline(replace(COMPROMISE, compromise=replace(LEAKY, leakage=leakage)))
+        assert f"gives away {word} of what" in told
+    unattacked = sentences.headline(replace(COMPROMISE, compromise=replace(LEAKY, leakage=0.0, strongest=None)))
+    assert unattacked == (
+        "A compromise on spambase: marvell budget=2.1 was not attacked, so nobody knows what it gives away."
+    )
+
+
+def test_a_setting_that_may_protect_nothing_is_said_to() -> None:
     leaky = replace(MARVELL, leakage=0.82, leakage_interval=(0.7, 0.84))
     assert any("does not surely lower it" in said for said in sentences.sentences(replace(DEPLOY, setting=leaky)))
     assert not any("does not surely lower it" in said for said in sentences.sentences(DEPLOY))

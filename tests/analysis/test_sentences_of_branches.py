@@ -12,7 +12,7 @@ from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision, Reference, Strongest
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import checks_together, unexamined
-from tune_vfl.analysis.select import default_selection, select
+from tune_vfl.analysis.select import select
 from tune_vfl.analysis.summary import summary
 from tune_vfl.analysis.tables import rankings
 from tune_vfl.errors import SelectionError, UsageError
@@ -56,10 +56,7 @@ def test_what_it_is_laid_beside_or_not() -> None:
     unattacked = said(undefended=Reference(0.945, None))
     assert "Without a defense it is .945." in unattacked
     assert "The strongest attack, pmc, finds .18 (.12 to .24)." in unattacked
-    warned = (
-        "Its leakage over all attacks is .20 (.13 to .80). It does not surely lower it: constrain the leakage to have "
-        "less."
-    )
+    warned = "Its leakage over all attacks is .20 (.13 to .80). It does not surely lower it."
     assert warned in said(setting={"leakage_interval": (0.13, 0.8)}), "up to where the undefended one's begins"
     assert any(s.endswith("is .20 (.13 to .79).") for s in said(setting={"leakage_interval": (0.13, 0.79)}))
     assert "Its leakage over all attacks is .20." in said(setting={"leakage_interval": None})
@@ -138,8 +135,6 @@ def test_ranks_of_equal_utility_and_of_no_attack() -> None:
 
 def test_what_is_selected_where_nothing_is_said_and_what_is_said_where_nothing_is() -> None:
     part = part_of("laplace", [(0.94, 0.6), (0.90, 0.3)])
-    assert default_selection(campaign_of(part)) == "knee"
-    assert default_selection(campaign_of(part, constraints={"leakage": 0.5})) == "decision"
     empty = campaign_of(part_of("laplace", []), part_of("kdk", []))
     with pytest.raises(SelectionError, match="'camp' has no point to select from"):
         select(empty, "knee")
@@ -148,6 +143,6 @@ def test_what_is_selected_where_nothing_is_said_and_what_is_said_where_nothing_i
     ):
         select(empty, "x#1")
     wild = outcome_of([0.9, 0.9, 0.9], {"norm": [0.0, 0.9, 0.3]})
-    with pytest.raises(SelectionError, match=r"--select 'camp-breast_cancer-laplace#0' takes one all the same\.$"):
+    with pytest.raises(SelectionError, match=r"--select 'camp-breast_cancer-laplace#0'  takes one all the same$"):
         select(campaign_of(part_of("laplace", [wild])), "decision")
     assert select(campaign_of(part), "trial=1").name == "camp-breast_cancer-laplace#1"

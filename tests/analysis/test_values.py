@@ -74,7 +74,7 @@ def test_selections_as_they_are_read() -> None:
     both = parse("leakage<=0.2 and utility >= .9")
     assert both.conditions == (Condition("leakage", "<=", 0.2), Condition("utility", ">=", 0.9))
     for wrong in ("leakage<=x", "loss<=1", "leakage=1", "leakage<=0.2 or utility>=1", ""):
-        with pytest.raises(UsageError, match="expected knee, max-utility, min-leakage, trial=21"):
+        with pytest.raises(UsageError, match="expected decision, knee, max-utility, min-leakage, trial=21"):
             parse(wrong)
 
 

@@ -403,7 +403,7 @@ def test_every_verb_finds_the_ledger_that_the_environment_names(
         code, out, _ = run(*verb, "--storage", url)
         assert code == 0
         assert '"scale": 0.01' in out
-    assert run("export", "study", "-o", tmp_path / "x.json", "--storage", url)[0] == 0
+    assert run("export", "study", "--select", "knee", "-o", tmp_path / "x.json", "--storage", url)[0] == 0
     assert Ledger.open("study", url).trials()[orphan].outcome == "preempted"
     assert not (home / "ledger.db").exists()
 

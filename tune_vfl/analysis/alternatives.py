@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tune_vfl.analysis.constraints import nearly
+from tune_vfl.analysis.constraints import bounds_leakage, nearly
 from tune_vfl.analysis.decision import Far
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.formatting import count, listed, setting, short
@@ -35,9 +35,8 @@ def rivals(describer: Describer, among: Bools, *, by_utility: bool) -> list[int]
         Places.
     """
     settings, joint = describer.settings, describer.joint
-    utility, leakage = settings.known.T
-    worth = utility if by_utility else balance(describer)
-    places = np.flatnonzero(among)
+    leakage, places = settings.known[:, 1], np.flatnonzero(among)
+    worth = worths(describer, by_utility=by_utility)
     order = np.lexsort((places, leakage[places], -worth[places], ~np.asarray(settings.confirmed, dtype=bool)[places]))
     ranked = [int(i) for i in places[order]]
     if by_utility:
@@ -45,9 +44,11 @@ def rivals(describer: Describer, among: Bools, *, by_utility: bool) -> list[int]
     return sorted(ranked, key=lambda i: not (joint.points[i].on_front or joint.points[i].confirmed))
 
 
-def balance(describer: Describer) -> Floats:
-    """Return ``(N,)`` utility minus leakage, in the units of the knee."""
+def worths(describer: Describer, *, by_utility: bool) -> Floats:
+    """Return ``(N,)`` what settings are ranked by: utility, else utility minus leakage in the units of the knee."""
     utility, leakage = describer.settings.known.T
+    if by_utility:
+        return np.asarray(utility)
     wide, high = widths(describer)
     return np.asarray(utility / wide - leakage / high)
 
@@ -63,8 +64,7 @@ def widths(describer: Describer) -> tuple[float, float]:
 
 def chances_over(describer: Describer, some: Sequence[int], other: int, *, by_utility: bool) -> Floats:
     """Return the chance of each setting to be truly better than another; by the means alone without several seeds."""
-    settings = describer.settings
-    worth = settings.known[:, 0] if by_utility else balance(describer)
+    settings, worth = describer.settings, worths(describer, by_utility=by_utility)
     gap = worth[list(some)] - worth[other]
     certain = np.where(gap == 0, 0.5, gap > 0)
     if settings.own is None:
@@ -114,7 +114,7 @@ def changes(campaign: CampaignRecord, describer: Describer, chosen: int | None, 
     Args:
         campaign: the campaign.
         describer: of the settings on one data set.
-        chosen: the recommended setting; None without one.
+        chosen: the recommended setting, or the compromise; None without one.
         trusted: ``(N,)`` the settings of studies without a failed check.
     """
     found = [*_owed(campaign, describer)]
@@ -140,7 +140,7 @@ def _excluded(describer: Describer, chosen: int | None, trusted: Bools) -> Itera
 
 def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
     """Name the strongest alternative, and the settings that more seeds might admit."""
-    points, by_utility = describer.joint.points, bool(campaign.constraints)
+    points, by_utility = describer.joint.points, bounds_leakage(campaign.constraints)
     among = describer.bounds.keeping(campaign.constraints) & trusted
     ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
     if chosen is not None and ranked:
@@ -150,17 +150,13 @@ def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, tr
             what = "more useful" if by_utility else "the better compromise"
             yield f"{_called(describer, best)} is {what} with chance {chance:.2f}: more seeds may turn the two."
     close = nearly(describer.bounds, campaign.constraints) & trusted if campaign.constraints else np.zeros(len(points))
-    better = [i for i in np.flatnonzero(close).tolist() if chosen is None or _utility(describer, i, chosen) > 0]
+    worth = worths(describer, by_utility=by_utility)
+    better = [i for i in np.flatnonzero(close).tolist() if chosen is None or worth[i] > worth[chosen]]
     if better:
-        best = max(better, key=lambda i: describer.settings.known[i, 0])
+        best = max(better, key=lambda i: worth[i])
         utility = short(float(describer.settings.known[best, 0]))
         lacks = describer.setting(best, campaign.constraints).lacks
         yield f"{_called(describer, best)} ({utility}) would do by its means, but not surely: {'; '.join(lacks)}."
-
-
-def _utility(describer: Describer, one: int, other: int) -> float:
-    utility = describer.settings.known[:, 0]
-    return float(utility[one] - utility[other])
 
 
 def _wide(describer: Describer) -> Iterator[str]:

@@ -12,6 +12,20 @@ from tune_vfl.analysis.formatting import number, short
 from tune_vfl.spec.constraints import AT_LEAST
 from tune_vfl.statistics.arrays import Bools, Floats
 
+RUNGS = (0.1, 0.2, 0.5)
+"""The leakages by which settings are laid side by side where nobody has said how much may leak."""
+
+DEPLOYABLE = 0.5
+"""The leakage that a setting must surely not exceed to be recommended where nobody has said how much may leak."""
+
+
+def bounds_leakage(constraints: Mapping[str, float]) -> bool:
+    """Whether constraints bound the leakage, that of the worst attack.
+
+    A limit of 1 or more, as 20 for 20%, excludes nothing; a limit on one attack says nothing of the others.
+    """
+    return constraints.get("leakage", 1.0) < 1
+
 
 class Requirement(NamedTuple):
     """One constraint, evaluated for one setting.

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tune_vfl.analysis.alternatives import changes, far_from, rivals
-from tune_vfl.analysis.constraints import asked_for, nearest
-from tune_vfl.analysis.decision import Decision
+from tune_vfl.analysis.constraints import DEPLOYABLE, RUNGS, asked_for, bounds_leakage, nearest
+from tune_vfl.analysis.decision import Decision, Rung
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.formatting import count, listed
 from tune_vfl.analysis.joint_front import Joint, joint_of
@@ -22,10 +22,13 @@ from tune_vfl.statistics.arrays import Bools
 def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
     """Choose the setting to deploy on one data set, or the reason why none is recommended.
 
-    With constraints the choice is the most useful setting whose bounds satisfy all of them and that beats models
-    without a federation; without constraints, the best compromise of the joint front. After a confirmation only
-    settings measured on fresh seeds are eligible, those still on the front first: the search's numbers of the others
-    are optimistic. Not eligible are settings of a study with a failed check, and settings of undecided leakage.
+    Eligible are settings whose bounds satisfy all constraints and that beat models without a federation. Where a
+    constraint bounds the leakage, the choice is the most useful of them. Else it is the best compromise, recommended
+    only if it surely leaks no more than ``DEPLOYABLE``, beside the most useful setting at each of ``RUNGS``.
+
+    After a confirmation only settings measured on fresh seeds are eligible, those still on the front first: the
+    search's numbers of the others are optimistic. Not eligible are settings of a study with a failed check, and
+    settings of undecided leakage.
     """
     checks = checks_by_study(joint)
     about: dict[str, Any] = {
@@ -33,7 +36,7 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
         "metric": joint.metric,
         "constraints": dict(campaign.constraints),
         "confidence": campaign.confidence,
-        "rule": "constraints" if campaign.constraints else "knee",
+        "rule": "constraints" if bounds_leakage(campaign.constraints) else "knee",
         "measured": len(joint.points),
         "checks": checks_together(checks),
         "unexamined": unexamined(campaign, joint),
@@ -60,7 +63,7 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
         answer["changes"] = (*about.pop("changes", ()), *answer["changes"])
     else:
         about.pop("changes", None)
-        answer = _deploy(campaign, describer, chosen, worth & keeping, trusted)
+        answer = _answer(campaign, describer, chosen, worth & keeping, trusted)
     return Decision(**(about | answer))
 
 
@@ -86,35 +89,55 @@ def _trusted(joint: Joint, checks: dict[str, tuple[Check, ...]]) -> Bools:
 
 
 def _chosen(campaign: CampaignRecord, describer: Describer, among: Bools) -> int | None:
-    """Return the index of the recommended setting."""
-    if not campaign.constraints and (knee := describer.joint.knee) is not None and among[describer.place(knee)]:
+    """Return the index of the recommended setting, or of the compromise."""
+    by_utility, knee = bounds_leakage(campaign.constraints), describer.joint.knee
+    if not by_utility and knee is not None and among[describer.place(knee)]:
         return describer.place(knee)
-    ranked = rivals(describer, among, by_utility=bool(campaign.constraints))
+    ranked = rivals(describer, among, by_utility=by_utility)
     return ranked[0] if ranked else None
 
 
-def _deploy(
+def _answer(
     campaign: CampaignRecord, describer: Describer, chosen: int, among: Bools, trusted: Bools
 ) -> dict[str, Any]:
-    joint, by_utility = describer.joint, bool(campaign.constraints)
+    """Return the decision for a setting: to deploy it, or that it is a compromise."""
+    joint, by_utility = describer.joint, bounds_leakage(campaign.constraints)
     ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
     others = [i for i in ranked if joint.points[i].defense != joint.points[chosen].defense]
     second = next(iter(others or ranked), None)
-    kept, measured = int(among.sum()), count(len(joint.points), "measured setting")
-    where = f"{kept} of {measured} that surely keep {asked_for(campaign.constraints)}"
-    # Where the knee itself is not eligible, the best eligible setting is not a knee.
-    best = joint.knee is not None and describer.place(joint.knee) == chosen
-    compromise = "the best compromise" if best else "the best compromise that may be recommended"
-    why = f"{compromise} of the joint front, {count(len(joint.front), 'setting')} of {measured}"
-    return {
-        "verdict": "deploy",
-        "why": f"the most useful of {where}" if by_utility else why,
-        "setting": describer.setting(chosen, campaign.constraints),
+    answer = {
+        "why": _why(campaign, describer, chosen, int(among.sum())),
+        "ladder": () if by_utility else _ladder(describer, among),
         "undefended": describer.undefended(chosen),
         "runner_up": None if second is None else describer.setting(second, campaign.constraints),
         "far": far_from(describer, chosen),
         "changes": changes(campaign, describer, chosen, trusted),
     }
+    if by_utility or describer.bounds.keeps("leakage", DEPLOYABLE)[chosen]:
+        return {**answer, "verdict": "deploy", "setting": describer.setting(chosen, campaign.constraints)}
+    compromise = describer.setting(chosen, {**campaign.constraints, "leakage": DEPLOYABLE})
+    return {**answer, "verdict": "compromise", "compromise": compromise}
+
+
+def _why(campaign: CampaignRecord, describer: Describer, chosen: int, kept: int) -> str:
+    joint, measured = describer.joint, count(len(describer.joint.points), "measured setting")
+    surely = f"{kept} of {measured} that surely keep {asked_for(campaign.constraints)}"
+    if bounds_leakage(campaign.constraints):
+        return f"the most useful of {surely}"
+    # Where the knee itself is not eligible, the best eligible setting is not a knee.
+    best = joint.knee is not None and describer.place(joint.knee) == chosen
+    compromise = "the best compromise" if best else "the best eligible compromise"
+    front = f"the joint front, {count(len(joint.front), 'setting')} of {measured}"
+    return f"{compromise} of {surely if campaign.constraints else front}"
+
+
+def _ladder(describer: Describer, among: Bools) -> tuple[Rung, ...]:
+    """Return what a constraint on the leakage would choose among eligible settings, by its limit."""
+    rungs = []
+    for cap in RUNGS:
+        ranked = rivals(describer, among & describer.bounds.keeps("leakage", cap), by_utility=True)
+        rungs.append(Rung(cap, describer.setting(ranked[0], {"leakage": cap}) if ranked else None))
+    return tuple(rungs)
 
 
 def _none(campaign: CampaignRecord, describer: Describer, sound: Bools, keeping: Bools) -> dict[str, Any]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tune_vfl.evaluation.certainty import Interval
     from tune_vfl.evaluation.checks import Check
 
-Verdict = Literal["deploy", "none_qualifies", "not_trusted", "nothing_measured"]
+Verdict = Literal["deploy", "compromise", "none_qualifies", "not_trusted", "nothing_measured"]
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,28 @@ class Setting:
     undecided: bool = False
     lacks: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The name for ``--select``: ``STUDY#21``."""
+        return f"{self.study}#{self.number}"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """The most useful setting that surely leaks no more than a cap.
+
+    Attributes:
+        cap: of the leakage, for its one-sided bound with the campaign's confidence.
+        setting: the recommended one if the cap were a constraint; None where none qualifies.
+    """
+
+    cap: float
+    setting: Setting | None
+
 
 @dataclass(frozen=True)
 class Far:
-    """Defenses without a setting near the recommended one.
+    """Defenses without a setting near the recommended one, or the compromise.
 
     Attributes:
         defenses: their names, the nearest first.
@@ -105,15 +123,20 @@ class Decision:
 
     Attributes:
         dataset: its name; ``metric``: of the utility.
-        verdict: ``deploy``: ``setting`` is recommended. ``none_qualifies``: no setting satisfies the constraints;
-            ``nearest`` misses them least. ``not_trusted``: a check fails, and nothing is recommended.
-            ``nothing_measured``: no trial has a result.
+        verdict: ``deploy``: ``setting`` is recommended. ``compromise``: nobody has said how much may leak, and the best
+            ``compromise`` may leak more than :data:`tune_vfl.analysis.constraints.DEPLOYABLE`. ``none_qualifies``: no
+            setting satisfies the constraints; ``nearest`` misses them least. ``not_trusted``: a check fails, and
+            nothing is recommended. ``nothing_measured``: no trial has a result.
         why: the reason in a sentence.
-        setting, runner_up, nearest: None where there is none.
+        setting, compromise, runner_up, nearest: None where there is none.
+        ladder: the choice at each of :data:`tune_vfl.analysis.constraints.RUNGS`; empty where a constraint bounds the
+            leakage, and where nothing qualifies.
         undefended, alone: the baselines; the undefended model with the recommended setting's seeds, fresh ones where it
             was confirmed.
         far: defenses that are clearly worse.
-        constraints, confidence: those of the spec; ``rule``: ``constraints`` or ``knee``.
+        constraints, confidence: those of the spec.
+        rule: ``constraints``: the most useful setting that satisfies them. ``knee``, where none of them bounds the
+            leakage: the best compromise among those that do.
         measured, qualifying: the number of settings, and of those that satisfy the constraints.
         checks: all of them, each once, passed or failed.
         changes: sentences on changes that would alter the decision.
@@ -125,6 +148,8 @@ class Decision:
     verdict: Verdict
     why: str
     setting: Setting | None = None
+    compromise: Setting | None = None
+    ladder: tuple[Rung, ...] = ()
     runner_up: Setting | None = None
     nearest: Setting | None = None
     undefended: Reference | None = None
@@ -149,6 +174,16 @@ class Decision:
         known = {} if chosen is None else {name: getattr(chosen, name) for name in ("number", "defense", "params")}
         rest = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         return {"study": None if chosen is None else chosen.study, **known, **rest}
+
+    @property
+    def marked(self) -> Setting | None:
+        """The setting that figures and tables mark: the recommended one, else the compromise."""
+        return self.setting or self.compromise
+
+    @property
+    def mark(self) -> str:
+        """What figures and tables call that setting."""
+        return "compromise" if self.setting is None else "recommended"
 
     @property
     def failing(self) -> tuple[Check, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.analysis.select import default_selection, select
+from tune_vfl.analysis.select import DEFAULT, select
 
 if TYPE_CHECKING:
     from tune_vfl.config import ExportedConfig, Measured
@@ -20,7 +20,7 @@ def export(
 
     Args:
         campaign: the campaign.
-        by: see :func:`tune_vfl.analysis.select.select`, also for the errors.
+        by: see :func:`tune_vfl.analysis.select.select`, also for the errors; None takes the decision.
         path: a JSON file; None writes nothing.
         dataset: the data set; required where there are several.
 
@@ -32,7 +32,7 @@ def export(
     """
     from tune_vfl.config import save_config
 
-    rule = default_selection(campaign) if by is None else by
+    rule = DEFAULT if by is None else by
     chosen = select(campaign, rule, dataset)
     config = exported(chosen.study, chosen.trial, rule)
     if path is not None:

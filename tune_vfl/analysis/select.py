@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision
-from tune_vfl.analysis.joint_front import Joint, joint_of
+from tune_vfl.analysis.formatting import number
+from tune_vfl.analysis.joint_front import Joint, JointPoint, joint_of
 from tune_vfl.analysis.selection import Selection, choose, parse, trial_of
-from tune_vfl.analysis.sentences import sentences
+from tune_vfl.analysis.sentences import called, sentences
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord, TrialRecord
+
+DEFAULT = "decision"
+"""What is selected where ``--select`` is left out."""
 
 
 class Selected(NamedTuple):
@@ -27,33 +32,27 @@ class Selected(NamedTuple):
         return f"{self.study.name}#{self.trial.number}"
 
 
-def select(campaign: CampaignRecord, by: str | None = None, dataset: str | None = None) -> Selected:
+def select(campaign: CampaignRecord, by: str = DEFAULT, dataset: str | None = None) -> Selected:
     """Select one setting.
 
     Args:
         campaign: a campaign, or a single study as one.
-        by: ``decision``; ``knee``, ``max-utility`` or ``min-leakage`` of the joint front; conditions,
-            see :func:`tune_vfl.analysis.selection.meeting`; ``STUDY#21``, of a single study ``trial=21``; or the name
-            of a defense or study: its own best by the campaign's rule. None takes the decision where the campaign has
-            constraints, else the knee.
+        by: ``decision``, the recommended setting; ``knee``, ``max-utility`` or ``min-leakage`` of the joint front;
+            conditions, see :func:`tune_vfl.analysis.selection.meeting`; ``STUDY#21``, of a single study ``trial=21``;
+            or the name of a defense or study: its own decision where the campaign has constraints, else its own knee.
         dataset: its name; not needed where there is one, or where ``by`` names a study.
 
     Raises:
         UsageError: for another ``by``, or where several data sets leave the choice open.
-        SelectionError: when there is no such setting; the message names the nearest.
+        SelectionError: when there is no such setting, or none is recommended; the message names those to choose from.
     """
-    selection = parse(default_selection(campaign) if by is None else by)
+    selection = parse(by)
     if selection.rule == "trial":
         study = _study(campaign, selection)
         return Selected(study, trial_of(study, selection))
     if selection.rule == "name":
         return _named(campaign, selection, dataset)
     return _by_rule(_on(campaign, selection, dataset), selection)
-
-
-def default_selection(campaign: CampaignRecord) -> str:
-    """Return the default of ``--select``: the decision where there are constraints, else the knee."""
-    return "decision" if campaign.constraints else "knee"
 
 
 def _study(campaign: CampaignRecord, selection: Selection) -> StudyRecord:
@@ -76,7 +75,7 @@ def _named(campaign: CampaignRecord, selection: Selection, dataset: str | None) 
             f"max-utility, min-leakage, decision, conditions, STUDY#21, or one of {', '.join(known)}"
         )
     part = _on(replace(campaign, studies=tuple(parts)), selection, dataset)
-    return _by_rule(part, Selection(selection.text, "decision" if campaign.constraints else "knee"))
+    return _by_rule(part, selection._replace(rule="decision" if campaign.constraints else "knee"))
 
 
 def _on(campaign: CampaignRecord, selection: Selection, dataset: str | None) -> CampaignRecord:
@@ -95,7 +94,7 @@ def _by_rule(part: CampaignRecord, selection: Selection) -> Selected:
     if not joint.points:
         raise SelectionError(f"{part.name!r} has no point to select from: none of its trials ended ok")
     if selection.rule == "decision":
-        return _decided(joint, decide(part, joint))
+        return _decided(joint, decide(part, joint), selection)
     if selection.rule == "knee":
         assert joint.knee is not None  # noqa: S101 - there are points
         return Selected(part.study(joint.knee.study), joint.knee.trial)
@@ -103,11 +102,26 @@ def _by_rule(part: CampaignRecord, selection: Selection) -> Selected:
     return Selected(row.record, row.trial)
 
 
-def _decided(joint: Joint, decision: Decision) -> Selected:
+def _decided(joint: Joint, decision: Decision, selection: Selection) -> Selected:
     chosen = decision.setting
     if chosen is None:
-        near = decision.nearest
-        anyway = f"{near.study}#{near.number}" if near else "STUDY#NUMBER"
-        raise SelectionError(" ".join([*sentences(decision), f"--select '{anyway}' takes one all the same."]))
+        says = sentences(decision)[: None if decision.compromise is None else 2]  # the others are those of the choices
+        knee = joint.knee if selection.study is None else None  # a defense's own knee is not the campaign's
+        raise SelectionError("\n  ".join([" ".join(says), *_choices(decision, knee)]))
     row = joint.settings.rows[joint.settings.place[chosen.study, chosen.number]]
     return Selected(row.record, row.trial)
+
+
+def _choices(decision: Decision, knee: JointPoint | None) -> Iterator[str]:
+    """Yield the options by which a setting is selected where none is recommended."""
+    before = None
+    for cap, found in ((rung.cap, rung.setting) for rung in decision.ladder):
+        if found is not None and (before is None or found.name != before.name):
+            yield f"--select '{found.name}'  leakage surely at most {number(cap)}: {called(found)}"
+        before = found
+    if (compromise := decision.compromise) is not None:
+        by = "knee" if knee is not None and knee.name == compromise.name else f"'{compromise.name}'"
+        yield f"--select {by}  takes the compromise all the same: {called(compromise)}"
+    else:
+        near = "STUDY#NUMBER" if decision.nearest is None else decision.nearest.name
+        yield f"--select '{near}'  takes one all the same"

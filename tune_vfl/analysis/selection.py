@@ -35,9 +35,9 @@ Rule = Literal["knee", "max-utility", "min-leakage", "decision", "conditions", "
 
 _RULES: tuple[Rule, ...] = ("knee", "max-utility", "min-leakage", "decision")
 _EXPECTED = (
-    "expected knee, max-utility, min-leakage, trial=21, or conditions such as 'leakage<=0.2 and utility_loss<=0.01' "
-    "(on utility, utility_loss, leakage, cost, attacks.NAME.advantage or attacks.NAME.success); of a campaign also "
-    "decision, STUDY#21, or the name of a defense"
+    "expected decision, knee, max-utility, min-leakage, trial=21, or conditions such as 'leakage<=0.2 and "
+    "utility_loss<=0.01' (on utility, utility_loss, leakage, cost, attacks.NAME.advantage or attacks.NAME.success); of "
+    "a campaign also STUDY#21, or the name of a defense"
 )
 
 

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from tune_vfl.analysis.decision import Decision, Far, Setting
 from tune_vfl.analysis.formatting import count, metric, number, setting, short, short_span
 
+_FIFTHS = ("hardly any", "about a fifth", "about two fifths", "about three fifths", "about four fifths", "nearly all")
+
 
 def headline(decision: Decision) -> str:
     """Return the decision in one line: ``Deploy marvell budget=2.1 on spambase.``, or why nothing is recommended."""
     if decision.setting is not None:
         return f"Deploy {called(decision.setting)} on {decision.dataset}."
+    if decision.compromise is not None:
+        return f"A compromise on {decision.dataset}: {called(decision.compromise)} {_given_away(decision.compromise)}."
     if decision.verdict == "not_trusted":
         return f"Nothing is recommended on {decision.dataset} while a check fails."
     if decision.verdict == "nothing_measured":
@@ -23,7 +27,12 @@ def sentences(decision: Decision) -> list[str]:
     """Return the decision in sentences, the headline first, without checks, changes and gaps."""
     found = [headline(decision)]
     if decision.setting is not None:
-        found += [f"It is {decision.why}.", *_told(decision, decision.setting), *_others(decision)]
+        found += [f"It is {decision.why}.", *_told(decision, decision.setting), *_others(decision), *_rungs(decision)]
+    elif decision.compromise is not None:
+        lacks = "; ".join(decision.compromise.lacks)
+        limit = "Limit it by `constraints: {leakage: CAP}`, or choose with `--select`."
+        found += [f"It is not recommended, as {lacks}, and no constraint bounds it below 1. {limit}", *_rungs(decision)]
+        found += [f"The compromise is {decision.why}.", *_told(decision, decision.compromise)]
     elif decision.verdict == "none_qualifies":
         found += [_sentence(decision.why), *_nearest(decision)]
     elif decision.verdict == "not_trusted":
@@ -48,11 +57,41 @@ def reliability(decision: Decision) -> str:
     return f"All {len(decision.checks)} checks hold." if len(decision.checks) > 1 else "The one check holds."
 
 
+def _given_away(compromise: Setting) -> str:
+    if compromise.strongest is None:
+        return "was not attacked, so nobody knows what it gives away"
+    return (
+        f"gives away {_FIFTHS[round(5 * compromise.leakage)]} of what an attacker could not find without the training"
+    )
+
+
+def _rungs(decision: Decision) -> Iterator[str]:
+    """Yield the most useful setting at each limit of the leakage."""
+    before = None
+    for cap, found in ((rung.cap, rung.setting) for rung in decision.ladder):
+        if found is None:
+            says = "no setting"
+        elif decision.setting is not None and found.name == decision.setting.name:
+            says = "the recommended one"
+        elif before is not None and found.name == before.name:
+            says = "the same"
+        else:
+            kept = "" if found.kept is None else f", keeps {found.kept:.0%} of what the federation brings"
+            says = f"{called(found)} ({found.name}), {metric(decision.metric)} {_measured(found)}{kept}"
+        yield f"Leakage surely at most {number(cap)}: {says}."
+        before = found
+
+
+def _measured(found: Setting) -> str:
+    leakage = short_span(found.leakage, found.leakage_interval, 2)
+    return f"{short_span(found.utility, found.utility_interval)} at leakage {leakage}"
+
+
 def _told(decision: Decision, chosen: Setting) -> Iterator[str]:
     fresh = ", on fresh seeds" if chosen.confirmed else ""
     costs = "" if chosen.loss is None else f", {_loss(chosen)}"
     utility = short_span(chosen.utility, chosen.utility_interval)
-    yield f"{called(chosen)} ({chosen.study}#{chosen.number}): {metric(decision.metric)} {utility}{costs}{fresh}."
+    yield f"{called(chosen)} ({chosen.name}): {metric(decision.metric)} {utility}{costs}{fresh}."
     yield from _beside(decision, chosen)
     strongest = chosen.strongest
     if strongest is not None:
@@ -90,7 +129,7 @@ def _no_less(decision: Decision, chosen: Setting) -> str:
     undefended = None if decision.undefended is None else decision.undefended.leakage_interval
     if undefended is None or chosen.leakage_interval is None or chosen.leakage_interval[1] < undefended[0]:
         return ""
-    return " It does not surely lower it: constrain the leakage to have less."
+    return " It does not surely lower it."
 
 
 def _undefended_leakage(decision: Decision) -> str:
@@ -103,9 +142,7 @@ def _undefended_leakage(decision: Decision) -> str:
 def _others(decision: Decision) -> Iterator[str]:
     second = decision.runner_up
     if second is not None:
-        utility = short_span(second.utility, second.utility_interval)
-        leakage = short_span(second.leakage, second.leakage_interval, 2)
-        yield f"Runner-up: {called(second)} ({second.study}#{second.number}), {utility} at leakage {leakage}."
+        yield f"Runner-up: {called(second)} ({second.name}), {_measured(second)}."
     for far in decision.far:
         yield _far(far, metric(decision.metric))
 
@@ -124,10 +161,8 @@ def _nearest(decision: Decision) -> Iterator[str]:
     near = decision.nearest
     if near is None:
         return
-    leakage = short_span(near.leakage, near.leakage_interval, 2)
-    where = f"{metric(decision.metric)} {short_span(near.utility, near.utility_interval)} at leakage {leakage}"
     lacks = f": {'; '.join(near.lacks)}" if near.lacks else ""
-    yield f"Nearest is {called(near)} ({near.study}#{near.number}), {where}{lacks}."
+    yield f"Nearest is {called(near)} ({near.name}), {metric(decision.metric)} {_measured(near)}{lacks}."
 
 
 def _sentence(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tune_vfl.analysis.decide import decide
+from tune_vfl.analysis.decision import Decision
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import Joint, JointPoint, joint_of
 from tune_vfl.analysis.sentences import sentences
@@ -21,15 +22,16 @@ _OF_THE_WORST = ("leakage_interval", "leakage_worst_seed", "undecided", "chance"
 
 
 def summary(campaign: CampaignRecord) -> dict[str, Any]:
-    """Return the output of ``search --json`` and ``status --json``; of a single study :func:`study_summary`.
+    """Return the output of ``search --json`` and ``status --json``.
 
     Returns:
+        Of a single study :func:`study_summary` and its ``decision``. Of a campaign:
         ``front``: the joint fronts of its data sets, each by falling utility. ``decisions``: by data set, see
         :meth:`tune_vfl.analysis.decision.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data
         sets; with several they carry the name of theirs.
     """
     if campaign.lone:
-        return study_summary(campaign.studies[0])
+        return {**study_summary(campaign.studies[0]), "decision": _told(decide(campaign, joint_of(campaign)))}
     joints = {dataset: joint_of(campaign, dataset) for dataset in campaign.datasets}
     decided = {dataset: decide(campaign, joint) for dataset, joint in joints.items()}
     one = len(joints) == 1
@@ -46,11 +48,15 @@ def summary(campaign: CampaignRecord) -> dict[str, Any]:
         "trials": {"asked": campaign.trials, "counted": sum(len(part.counted) for part in campaign.studies)},
         "front": [point for joint in joints.values() for point in front_of(joint)],
         "hypervolume": {dataset: joint.hypervolume for dataset, joint in joints.items()},
-        "decisions": {dataset: {**d.plain(), "says": sentences(d)} for dataset, d in decided.items()},
+        "decisions": {dataset: _told(decision) for dataset, decision in decided.items()},
         "skipped": [{"study": s.study, "attack": s.attack, "problems": list(s.problems)} for s in campaign.skipped],
         "checks": checks,
         "mlflow": {"experiment": campaign.name, "tracking_uri": hide_password(named_uri(tracking))},
     }
+
+
+def _told(decision: Decision) -> dict[str, Any]:
+    return {**decision.plain(), "says": sentences(decision)}
 
 
 def frontier(campaign: CampaignRecord, attack: str | None = None) -> list[dict[str, Any]]:

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tune_vfl.analysis.alternatives import rivals
+from tune_vfl.analysis.constraints import RUNGS
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import Joint, JointPoint
 from tune_vfl.evaluation.certainty import Interval
 from tune_vfl.outcome import AttackScore
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics.laws import normal_below
-
-CAPS = (0.1, 0.2, 0.5)
-"""The leakages below which defenses are ranked."""
 
 _NUMBER = re.compile(r"-?\d[\d.,]*(?:e[-+]?\d+)?")
 
@@ -119,7 +117,7 @@ def failures(parts: Sequence[StudyRecord]) -> tuple[Failure, ...]:
     return tuple(sorted(groups, key=lambda f: (-f.count, f.outcome, f.reason)))
 
 
-def rankings(joint: Joint, caps: Sequence[float] = CAPS) -> tuple[Ranking, ...]:
+def rankings(joint: Joint, caps: Sequence[float] = RUNGS) -> tuple[Ranking, ...]:
     """Rank the defenses below each cap by their most useful setting whose leakage bound is below it."""
     describer = Describer(joint)
     return tuple(_ranking(describer, cap) for cap in caps)

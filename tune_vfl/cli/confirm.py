@@ -109,7 +109,7 @@ def _show(answer: Confirmation | JointConfirmation) -> None:
 
 
 def _show_decision(name: str, storage: str | None) -> None:
-    """Print the recommended setting after confirmation."""
+    """Print the decision after confirmation."""
     from tune_vfl.analysis.decide import decisions
     from tune_vfl.analysis.sentences import sentences
     from tune_vfl.service.studies import campaign_record

@@ -19,14 +19,16 @@ def export(
         typer.Option(
             "--select",
             help="knee, max-utility, min-leakage, decision, trial=21, STUDY#21, a defense, or conditions: "
-            '"leakage<=0.2 and utility_loss<=0.01". By default decision where there are constraints, else knee.',
+            '"leakage<=0.2 and utility_loss<=0.01". By default the decision: the setting to deploy, if there is one.',
         ),
     ] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", help="Of a campaign: on which data set.")] = None,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
-    """Export the best setting; `tune_vfl.load_config(FILE)` reads it without Ray or MLflow.
+    """Export the setting to deploy; `tune_vfl.load_config(FILE)` reads it without Ray or MLflow.
+
+    Where none is recommended, as without a limit on what may leak, --select chooses; the refusal names the settings.
 
     Of a campaign one setting of all its defenses is chosen. Of what was confirmed it is one that stayed, by its numbers
     on fresh seeds. A condition such as "leakage<=0.2" must hold with 90% confidence.

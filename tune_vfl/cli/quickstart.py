@@ -29,6 +29,7 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
 
     Example: `tune-vfl quickstart`
     """
+    from tune_vfl.analysis.decide import decisions
     from tune_vfl.cli.search import show_end
     from tune_vfl.driver.api import search
     from tune_vfl.driver.planning import plan
@@ -44,14 +45,15 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
         say(f"searching {what}: {budget}, and no defense at all; Ctrl-C stops it cleanly")
     ended = search(campaign, storage=storage)
     code = show_end(ended, json=json)
-    _say_where(report_studies([ended.name], storage=storage))
+    deployed = all(decision.setting for decision in decisions(ended.record()).values())
+    _say_where(report_studies([ended.name], storage=storage), "" if deployed else " --select STUDY#NUMBER")
     raise typer.Exit(code)
 
 
-def _say_where(page: Path) -> None:
+def _say_where(page: Path, select: str) -> None:
     say(
         f"report: {page} (open it in a browser)\n"
         "MLflow: `tune-vfl ui`, then open the link that it prints and filter runs by "
         "tags.`tune_vfl.campaign_pareto` = 'true'\n"
-        f"use it: `tune-vfl export {SPEC['study']} -o best.json`"
+        f"use it: `tune-vfl export {SPEC['study']}{select} -o best.json`"
     )

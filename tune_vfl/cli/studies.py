@@ -198,7 +198,7 @@ def emit_summary(summary: Mapping[str, Any]) -> None:
 
 
 def emit_campaign(summary: Mapping[str, Any]) -> None:
-    """Print a campaign's summary: its joint fronts, and the recommended setting of each data set."""
+    """Print a campaign's summary: its joint fronts, and the decision on each data set."""
     counts: Counter[str] = Counter()
     for study in summary["studies"]:
         counts.update(study["trials"])
@@ -230,13 +230,14 @@ def _time_left(summary: Mapping[str, Any]) -> None:
 
 
 def emit_study(summary: Mapping[str, Any]) -> None:
-    """Print a study's summary and front."""
+    """Print a study's summary, front and decision."""
     emit(f"study {summary['study']}: {_counts(summary['trials'])}; hypervolume {cell(summary['hypervolume'])}")
     _time_left(summary)
     if summary["front"]:
         front_table(summary["front"], summary.get("baseline"))
     else:
         emit("no trial has ended ok yet: no front")
+    emit("\n".join(summary["decision"]["says"]))
     _say_mlflow(summary)
 
 

@@ -70,11 +70,12 @@ class Study(StoredStudy):
         """Select a setting and write it as JSON.
 
         Args:
-            select: as the option ``--select`` of the verb ``export``; None takes the decision.
+            select: as the option ``--select`` of the verb ``export``; None takes the setting to deploy.
             path: a JSON file; None writes nothing.
             dataset: which of several data sets.
 
         Raises:
+            SelectionError: when there is no such setting, or none to deploy; the message names those to choose from.
             UnwritableError: when the file cannot be written.
         """
         return export(self.record(), select, path, dataset)
@@ -117,6 +118,8 @@ class Study(StoredStudy):
     def recommend(self, dataset: str | None = None, **constraints: float) -> Recommendation:
         """Return the setting to deploy, or why there is none: ``recommend(leakage=0.2, utility_loss=0.01)``.
 
+        Without a limit on the leakage it may be a compromise, with the settings that a limit would choose.
+
         Args:
             dataset: which of several data sets.
             constraints: as in a spec: ``leakage``, ``utility_loss`` and ``cost`` at most, ``utility`` at least, one
@@ -124,7 +127,7 @@ class Study(StoredStudy):
 
         Returns:
             The decision as data, which prints in sentences: ``verdict``, ``setting`` with its numbers and intervals,
-            ``runner_up``, ``nearest``.
+            ``runner_up``, ``compromise``, ``ladder``, ``nearest``.
 
         Raises:
             SpecError: for an unknown constraint.

@@ -51,9 +51,9 @@ def _lines(data: Gathered) -> list[Lines]:
 
 
 def _chosen(data: Gathered) -> tuple[StudyRecord, int] | None:
-    """Return the recommended setting, else the best compromise of the joint front."""
+    """Return the decision's setting or compromise, else the best compromise of the joint front."""
     parts = {part.name: part for part in data.found.parts}
-    setting = data.decision.setting
+    setting = data.decision.marked
     if setting is not None:
         return parts[setting.study], setting.number
     knee = data.found.knee
