@@ -87,6 +87,13 @@ def test_labels_name_a_defense_once_and_the_recommended_setting_whole() -> None:
     assert places["laplace scale=1"] == pytest.approx((0.6, 0.94))
 
 
+def test_a_compromise_is_labeled_as_one() -> None:
+    figure = figure_of(part_of("laplace", [(0.94, 0.6), (0.80, 0.45)]))
+    assert ("compromise: laplace scale=1", "strong") in [(label.text, label.weight) for label in figure.labels]
+    assert figure.alt.endswith(" Compromise: laplace scale=1, AUC 0.940 at leakage 0.600.")
+    assert not any("ecommended" in text for text in (figure.alt, *(label.text for label in figure.labels)))
+
+
 def test_a_long_front_is_labeled_at_its_ends_and_evenly_between() -> None:
     many = [(0.5 + 0.009 * k, 0.01 * k) for k in range(1, 46)]
     figure = figure_of(part_of("laplace", many), constraints={"leakage": 0.001})

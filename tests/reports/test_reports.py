@@ -9,6 +9,7 @@ import pytest
 
 from reports.frontier import frontier_info
 from reports.page import write_report
+from tests.helpers.campaigns import campaign_of, part_of
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.studies import made_up_study, made_up_trial
 from tune_vfl.errors import StudyError
@@ -105,6 +106,22 @@ def test_what_comes_first_is_the_decision(report):
     )
     places = [text.index(f">{part}") for part in (*parts, "Defense by defense")]
     assert places == sorted(places)
+
+
+def test_a_compromise_is_shown_with_what_there_is_to_choose_from(tmp_path):
+    steep = part_of("laplace", [(0.94, 0.6), (0.80, 0.45)]), part_of("kdk", [(0.78, 0.15)])
+    text = write_report(campaign_of(*steep), tmp_path / "out").read_text(encoding="utf-8")
+    decision = text[text.index('<div class="decision compromise">') : text.index("The frontier of all defenses")]
+    assert "deploy" not in decision.lower()
+    assert "gives away about three fifths" in decision
+    assert "<code>constraints: {leakage: CAP}</code>" in decision
+    names = "camp-breast_cancer-kdk#0", "camp-breast_cancer-laplace#1", "camp-breast_cancer-laplace#0"
+    commands = [f"tune-vfl export camp --select {name} -o best.json" for name in names]
+    assert re.findall(r"tune-vfl export.*best\.json", decision) == commands, "the compromise last"
+    assert "○ the compromise" in text
+    assert "recommended: " not in text
+    limited = write_report(campaign_of(*steep, constraints={"leakage": 0.5}), tmp_path / "limited")
+    assert "recommended: laplace scale=2" in limited.read_text(encoding="utf-8")
 
 
 def test_a_campaign_is_a_section_a_data_set_and_exports_by_its_own_name(tmp_path):

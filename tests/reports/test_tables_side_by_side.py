@@ -91,6 +91,12 @@ def test_marks_have_a_column_where_there_are_any() -> None:
     assert "confirmed" not in marked.rows[-1].cells[6]
 
 
+def test_a_compromise_is_marked_and_not_recommended() -> None:
+    table = front_table(gathered(part_of("laplace", [(0.94, 0.6), (0.80, 0.45)])))
+    assert [(row.cells[6], row.kind) for row in table.rows[2:]] == [("", ""), ("compromise", "chosen")]
+    assert table.frame["recommended"].tolist() == [False, False]
+
+
 def test_without_references_there_are_the_settings_alone_and_a_weak_attack_is_called_so() -> None:
     weak = outcome_of([0.9, 0.9, 0.9], {})
     weak = weak.model_copy(

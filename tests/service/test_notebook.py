@@ -1,5 +1,6 @@
 """A study as a notebook asks it: frames, a figure, a recommendation, and the same of several data sets together."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -31,13 +32,13 @@ def scale_at(t: float) -> float:
     return 10 ** (-5 + 4 * t)
 
 
-def simulated(name: str) -> Study:
-    """Points of the known curve, one behind it, a failure and a lost trial."""
+def simulated(name: str, places: Sequence[float] = (0.0, 0.5, 1.0)) -> Study:
+    """Points at these places of the known curve, one behind it, a failure and a lost trial."""
     ledger = open_ledger(name, budget={"trials": 8, "seeds": 3}, attacks=ALL)
     ledger.set_references_and_reference_point(References(), (0.5, 1.0))
     undefended = ledger.cell.model_copy(update={"seeds": ledger.cell.seeds_of_undefended})
     ledger.set_baseline(Outcome.model_validate(simulate(SIMULATION, undefended, {}).model_dump()))
-    for params in [{"scale": scale_at(t)} for t in (0.0, 0.5, 1.0)]:
+    for params in [{"scale": scale_at(t)} for t in places]:
         ledger.tell(ledger.begin(params), simulate(SIMULATION, ledger.cell, params))
     behind = simulate(SIMULATION, ledger.cell, {"scale": scale_at(0.5), "other": 0.5})
     ledger.tell(ledger.begin({"scale": 0.002}), behind)
