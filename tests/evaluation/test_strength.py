@@ -85,13 +85,18 @@ def scored(trial: Trial) -> AttackScore:
 
 
 def advantage_of(trial: Trial) -> float:
-    """Return the advantage of an attack, or of the variant of it that is meant."""
+    """Return the advantage of an attack, or of the variant of it that is meant, over its own floor."""
     score = scored(trial)
-    return (
-        advantage(score.variants[trial.shown]["mean"], score.floor)
-        if trial.shown in score.variants
-        else score.advantage
-    )
+    success = score.variants[trial.shown]["mean"] if trial.shown in score.variants else score.mean
+    return advantage(success, own_floor(score))
+
+
+def own_floor(score: AttackScore) -> float:
+    """Return what this attack reaches by itself, whatever else its party could do without messages.
+
+    A study holds it against the best of that, which on a small table is nearly all there is to find.
+    """
+    return max(score.guess, score.r_lower or 0.0)
 
 
 ATTACKER_MODELS = ("logreg", "logreg_all")
@@ -121,8 +126,8 @@ GAFM = Trial("mean", settings=("dataset.split=1", "model.name=gafm", "training.e
 @pytest.mark.parametrize("name", UNDEFENDED)
 def test_an_attack_beats_its_floor_where_nothing_defends(name: str) -> None:
     score = scored(UNDEFENDED[name])
-    assert score.floor >= score.guess
-    assert score.advantage > 0.1, f"{name}: give it a Trial of data and settings in UNDEFENDED"
+    assert score.floor >= own_floor(score)
+    assert advantage_of(UNDEFENDED[name]) > 0.1, f"{name}: give it a Trial of data and settings in UNDEFENDED"
     assert not score.weak_attack
 
 
