@@ -16,11 +16,13 @@ from tune_vfl.defenses.potential_energy import (
     PotentialEnergyParams,
     potential_energy,
 )
+from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.training import wrap
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.spec import Training
+from tune_vfl.spec import Training, parse
 
 
 def drawn(seed, *shape):
@@ -135,9 +137,12 @@ def test_what_repels_spreads_until_a_class_is_no_nearer_to_itself_than_to_others
     assert min(right, still_right) > 0.9
 
 
-def test_narrow_embeddings_are_noted():
-    def notes(*dims):
-        return PotentialEnergy(PotentialEnergyParams(), num_classes=2, embedding_dims=list(dims)).notes()
-
-    assert notes(3, 8) == []
-    assert "width 2" in notes(8, 2)[0]
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_embeddings_without_room_on_a_sphere_are_refused(width):
+    raw = {"study": "s", "dataset": "breast_cancer", "defense": "potential_energy", "attacks": ["norm"]}
+    spec = parse({**raw, "model": {"name": "mlp", "embedding_dim": width}})
+    if width < 3:
+        with pytest.raises(SpecError, match=f"embedding_dim 3 or more, got {width}"):
+            resolve(spec)
+    else:
+        assert resolve(spec).defense == "potential_energy"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -11,14 +12,17 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
+from tune_vfl.errors import SpecError
 from tune_vfl.protocol.losses import task_loss
-from tune_vfl.spec import Strict
+from tune_vfl.spec import Named, Strict
 
 NEAREST = 1e-3
 """Smallest angle that counts, in radians: two rows that are nearer, or as near to opposite, do not draw on each other.
 
 Their force would be without bound, and without a direction where they are equal.
 """
+ROOM = 3
+"""Width from which on rows have directions after layer normalization that are not just two opposite ones."""
 SHORTEST = 1e-6
 """Length below which a row has no direction; one that varies at all has, after layer normalization, about sqrt(d)."""
 
@@ -89,7 +93,7 @@ class PotentialEnergy(Defense[PotentialEnergyParams]):
     over all ordered pairs of a batch; here it is their mean, so that a weight means the same in batches of any size:
     by the sum already a weight of .01 leaves digits no more accuracy than the label party alone has, and the published
     weights are .25 to 32. What the passive party's bottom model computes before the normalization is not protected, nor
-    are its own columns. Widths 1 and 2 leave no room on the sphere. No setting is the same as no defense.
+    are its own columns. No setting is the same as no defense.
 
     Source: Zheng et al. 2024, the loss with layer normalization and angles, as the first author's thesis prints it.
     """
@@ -102,6 +106,21 @@ class PotentialEnergy(Defense[PotentialEnergyParams]):
         modes=frozenset({"split", "label_only"}), stackable=True, run_by="both", protects=("embeddings",)
     )
 
+    @classmethod
+    def fitted_to(cls, given: Mapping[str, Any], *, model: Named, modality: str) -> dict[str, Any]:
+        """Return the parameters as they are.
+
+        Raises:
+            SpecError: for embeddings of width 1 or 2.
+        """
+        width = model.options.get("embedding_dim", ROOM)
+        if width < ROOM:
+            raise SpecError(
+                f"defense {cls.name!r} spreads embeddings on a sphere, which takes model.embedding_dim {ROOM} or more, "
+                f"got {width}; raise it, or take discorloss"
+            )
+        return dict(given)
+
     def wrap_bottom(self, bottom: nn.Module) -> nn.Module:
         """H2: normalize what it sends."""
         return OnSphere(bottom)
@@ -113,10 +132,3 @@ class PotentialEnergy(Defense[PotentialEnergyParams]):
         """
         energy = torch.stack([potential_energy(e, targets) for e in embeddings]).sum(0)
         return task_loss(logits, targets) + self.number(lambda p: p.weight, dims=0) * energy
-
-    def notes(self, member: int = 0) -> list[str]:
-        """Say where the embeddings are too narrow for a sphere."""
-        narrow = min(self.embedding_dims)
-        if narrow > 2:
-            return []
-        return [f"embeddings of width {narrow} have no room to spread after layer normalization: take 3 or more"]
