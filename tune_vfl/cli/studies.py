@@ -237,7 +237,8 @@ def emit_study(summary: Mapping[str, Any]) -> None:
         front_table(summary["front"], summary.get("baseline"))
     else:
         emit("no trial has ended ok yet: no front")
-    emit("\n".join(summary["decision"]["says"]))
+    if "decision" in summary:  # a cluster's job may have run an earlier version
+        emit("\n".join(summary["decision"]["says"]))
     _say_mlflow(summary)
 
 
