@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.false_positives import ALL, Counted, counts, studies_of
+from benchmarks.false_positives import ALL, Counted, counts, studies_of, with_own_floors
 from benchmarks.seed_coverage import held
 from tune_vfl.records.confirmations import AttackOfSeed, SeedRecord
 
@@ -36,6 +36,22 @@ def test_lower_ends_above_zero_are_counted_by_attack_and_over_all() -> None:
     assert found["pmc"].mean == pytest.approx(0)
     known = counts([records([*close, *apart], noise=0.05)], 3)
     assert known["norm"].above == known[ALL].above == 0, "noise of that size explains it"
+
+
+def test_of_the_same_trainings_it_is_counted_with_the_party_s_floor_and_with_each_attack_s_own() -> None:
+    held = [
+        record.model_copy(
+            update={
+                "attacks": {n: a.model_copy(update={"party": ""}) for n, a in record.attacks.items()},
+                "floors": {"": {"own columns": 0.55}},
+            }
+        )
+        for record in records([0.52, 0.521, 0.522] * 2)
+    ]
+    for of, floor, above in ((held, 0.55, 0), (with_own_floors(held), 0.5, 1)):
+        found = counts([of], 3)
+        assert (found["norm"].floor, found["norm"].above) == (pytest.approx(floor), above)
+        assert found["pmc"].floor == pytest.approx(0.6), "its own is the better one"
 
 
 def test_5_percent_and_the_error_of_a_share_are_allowed() -> None:
