@@ -179,6 +179,12 @@ def test_a_party_s_floors_are_what_its_attacks_reach_on_untrained_and_on_moved_m
     assert set(references_of(Task.open(cell_of("norm"))).floors[""]) == {"own columns"}, "though no attack reads them"
 
 
+def test_the_numbers_of_words_are_no_columns() -> None:
+    task = Task.open(cell_of("norm"))
+    words = [replace(columns, x=columns.x.long()) for columns in task.dataset.passive]
+    assert references_of(replace(task, dataset=replace(task.dataset, passive=tuple(words)))).floors == {}
+
+
 def test_an_architecture_that_cannot_be_stacked_has_the_same_floor() -> None:
     task = Task.open(cell_of(PMC))
 

@@ -17,7 +17,10 @@ MOST = 20_000
 
 
 class ColumnsAlone(Attack[Strict]):
-    """Guesses labels by a kernel ridge regression on the party's columns; no attack of the registry but a floor."""
+    """Guesses labels by a kernel ridge regression on the party's columns; no attack of the registry but a floor.
+
+    Tokens of a text stand for words, and their numbers say nothing: there is none on texts.
+    """
 
     name = "own columns"
     capabilities: ClassVar = AttackCapabilities(sees=frozenset({"features", "auxiliary"}), parties="joined")
@@ -37,6 +40,6 @@ class ColumnsAlone(Attack[Strict]):
         rows = rows.gather(1, stacked.unsqueeze(-1).expand(*stacked.shape, rows.shape[-1]))
         labels = known.labels.reshape(len(stacked), -1)
         at = torch.arange(len(spread), ids.shape[-1]).expand(labels.shape)
-        scores = OwnColumns([rows]).by_known(at, labels, view.num_classes)
+        scores = OwnColumns.held(rows).by_known(at, labels, view.num_classes)
         hidden = ~torch.zeros(*view.lead, count, dtype=torch.bool).scatter(-1, known.ids, True)
         return {"ridge": Answer(scores.view(*ids.shape, -1), ids, oriented=True, counted=hidden.gather(-1, ids))}

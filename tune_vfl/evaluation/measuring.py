@@ -171,7 +171,8 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
         if _could_do_alone(attack):
             readers.append(attack)
             _add(floors, attack, task, found, f" {UNTRAINED}")
-    if any(map(_could_do_alone, task.attacks)):
+    numbers = all(columns.x.is_floating_point() for columns in task.dataset.passive)
+    if numbers and any(map(_could_do_alone, task.attacks)):
         alone = ColumnsAlone()
         _add(floors, alone, task, _without_messages(task, [alone], untrained, alone.draws))
     watching = [attack for attack in readers if not attack.capabilities.acts]
