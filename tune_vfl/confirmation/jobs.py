@@ -18,8 +18,8 @@ from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
 from tune_vfl.spec.study import Training
 
-ALWAYS = ("gradient_em", "gradient_em_known")
-"""The attacks added to every confirmation of attacks on labels: no other ones break some kinds of noise."""
+ALWAYS = ("matched_filter",)
+"""The attack added to every confirmation of attacks on labels: no other one breaks some kinds of noise."""
 
 Place = tuple[str, int, int]
 """A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""

@@ -11,22 +11,24 @@ from tune_vfl.protocol.mechanism import Mechanism, PerMember
 
 @dataclass(frozen=True, eq=False)
 class Visits(PerMember):
-    """A passive party's sent embeddings and received gradients at several epochs, in the split's order.
+    """A passive party's sent embeddings and received gradients over the training, in the split's order.
 
-    Gradients are those of a row's own loss: the received ones times the rows of their batch.
+    Gradients are those of a row's own loss: the received ones times the rows of their batch. Of a long training an
+    entry of the axis E is a mean over several neighboring epochs, in which noise drawn anew averages out.
 
     Attributes:
-        sent: ``(*trials, E, N, d)`` embeddings of E single epochs.
-        received: ``(*trials, E, N, d)`` gradients of the same epochs.
-        sent_means: ``(*trials, P, N, d)`` each row's mean embedding over each of P parts of the training.
-        received_means: ``(*trials, P, N, d)`` its mean gradient, in which noise drawn anew averages out.
-        direction_means: ``(*trials, P, N, d)`` the mean of its gradients scaled to length 1.
+        sent: ``(*trials, E, N, d)`` embeddings.
+        received: ``(*trials, E, N, d)`` gradients for them.
+        places: ``(*trials, E, N)`` int64 each row's place in the order of the rows of its epoch, of several epochs the
+            last one: rows ``[s * batch, (s + 1) * batch)`` of it made up step s.
+        times: the epoch of each entry of E, of several epochs their mean.
+        batch: rows of a step.
         mechanism: what the defense declares about how it works; None where it declares nothing.
     """
 
     sent: Tensor
     received: Tensor
-    sent_means: Tensor
-    received_means: Tensor
-    direction_means: Tensor
+    places: Tensor
+    times: tuple[float, ...]
+    batch: int
     mechanism: Mechanism | None = None

@@ -28,9 +28,10 @@ MEASURE = 6
 """How studies measure today. Under 1 a search used every row; from 2 on it leaves the reserve alone; from 3 on
 ``default`` has an attack that reads all epochs together, ``gradient_em``; from 4 on that one goes on from its best
 start after half of its rounds; from 5 on ``default`` has ``gradient_em_known`` too, where known labels decide; from 6
-on all attacks on labels by one party are measured against one floor, see :class:`References`."""
+on all attacks on labels by one party are measured against one floor, see :class:`References`, and ``matched_filter``
+stands in the place of these two."""
 
-_CHANGED = {"gradient_em": 4, **dict.fromkeys(("default", "default_features", "thorough"), 5)}
+_CHANGED = {"default_features": 5, **dict.fromkeys(("matched_filter", "default", "thorough"), 6)}
 """The measure under which scores of an attack, or of a portfolio with it, changed last; of all others 2."""
 
 UNDEFENDED_SEEDS = 10

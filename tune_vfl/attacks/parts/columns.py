@@ -40,3 +40,9 @@ def ranked(rows: Tensor) -> Tensor:
     below = torch.searchsorted(order, columns) + torch.searchsorted(order, columns, right=True)
     shares: Tensor = (below.float() / (2 * rows.shape[-2])).mT
     return shares
+
+
+def shrunk(covariance: Tensor, share: float = 0.05) -> Tensor:
+    """Draw a covariance ``(..., d, d)`` towards a multiple of the identity with its trace."""
+    mean = covariance.diagonal(dim1=-1, dim2=-2).mean(-1)[..., None, None].clamp(min=1e-12)
+    return (1 - share) * covariance + share * mean * torch.eye(covariance.shape[-1], dtype=covariance.dtype)

@@ -47,14 +47,13 @@ class OwnColumns:
         self._kernels = [_Kernel.of(groups) for groups in sets]
 
     @classmethod
-    def held(cls, x: Tensor, embedded: Tensor | None = None) -> Self:
-        """Return those of features ``(T, N, ...)``, alone and beside what the bottom model makes of them.
+    def held(cls, x: Tensor, *made: Tensor) -> Self:
+        """Return those of features ``(T, N, ...)``: alone, and beside what was made of them or received for them.
 
         Tokens of a text stand for words: their numbers mean nothing, and only what is made of them counts.
         """
         own = [ranked(x.flatten(2))] if x.is_floating_point() else []
-        made = [] if embedded is None else [[*own, embedded]]
-        return cls(*([own] if own else []), *made)
+        return cls(*([own] if own else []), *([[*own, *made]] if made else []))
 
     def by_known(self, ids: Tensor, labels: Tensor, num_classes: int) -> Tensor:
         """Return logits ``(T, N, K)`` fitted to a few known rows; those of a known row are the fit's without it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Self
 
 import torch
@@ -22,16 +23,14 @@ from tune_vfl.seeds import Streams
 from tune_vfl.spec import Strict, Training
 
 FIRST, MOST = 4, 32
-"""Number of first epochs, all recorded, and limit of recorded epochs; the others are spread evenly."""
-SPANS = 3
-"""Number of parts of the training, about equally long, over which each row's mean visit is recorded."""
+"""Number of first epochs, each recorded alone, and limit of entries; later epochs share entries, as means."""
 MEMBER_BYTES = 128 * 2**20
-"""Memory limit of one network's single visits; wide embeddings of many rows are recorded at fewer epochs."""
-_NAMES = ("sent", "received", "sent_means", "received_means", "direction_means")
+"""Memory limit of one network's visits; wide embeddings of many rows share entries more."""
+_NAMES = ("sent", "received")
 
 
-def kept_epochs(epochs: int, *, rows: int, width: int) -> tuple[int, ...]:
-    """Return the recorded epochs in order: the first four, and others evenly spaced up to the last one.
+def entries_of(epochs: int, *, rows: int, width: int) -> tuple[range, ...]:
+    """Return the epochs of each recorded entry: the first four alone, later ones in parts of about equal length.
 
     Args:
         epochs: of the training.
@@ -40,13 +39,14 @@ def kept_epochs(epochs: int, *, rows: int, width: int) -> tuple[int, ...]:
     """
     room = max(FIRST + 1, min(MOST, MEMBER_BYTES // (2 * 4 * rows * width)))
     if epochs <= room:
-        return tuple(range(epochs))
-    late = torch.linspace(FIRST, epochs - 1, room - FIRST).round().long().tolist()
-    return (*range(FIRST), *late)
+        return tuple(range(e, e + 1) for e in range(epochs))
+    late, parts = epochs - FIRST, room - FIRST
+    cuts = [FIRST + late * part // parts for part in range(parts + 1)]
+    return (*(range(e, e + 1) for e in range(FIRST)), *(range(a, b) for a, b in pairwise(cuts)))
 
 
 class KeptVisits(Keeper):
-    """Records embeddings as passive parties sent them, and the gradients received for them."""
+    """Records embeddings as passive parties sent them, the gradients received for them, and the order of the rows."""
 
     _step: tuple[Tensor, int] | None = None
     _noise: tuple[int, Streams] | None = None
@@ -55,21 +55,17 @@ class KeptVisits(Keeper):
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
         super().__init__(attacks, training, rows)
-        self._places: dict[int, int] | None = None
+        self._entries: tuple[range, ...] | None = None
         self._kept: dict[tuple[str, int], Tensor] = {}
 
     @classmethod
     def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
-        """Return the memory of one party's visits and means."""
-        return members * (min(MEMBER_BYTES, 2 * MOST * rows * width * 4) + 3 * SPANS * rows * width * 4)
+        """Return the memory of one party's visits and of the order."""
+        return members * (min(MEMBER_BYTES, 2 * MOST * rows * width * 4) + 8 * MOST * rows)
 
     def begin(self, loop: SplitTraining) -> None:
         """Store the defense's mechanism, which the attacker knows from its name and setting."""
         self._mechanism = next((h.mechanism() for h in loop.hooks if isinstance(h, Defense)), None)
-
-    @property
-    def _spans(self) -> int:
-        return min(SPANS, self.training.epochs)
 
     def inputs(self, batch: Batch, rows: RowsById, *, epoch: int) -> Batch:
         """Note the rows of this step; rows that are sent outside of a step are not recorded."""
@@ -80,9 +76,7 @@ class KeptVisits(Keeper):
         """Record the embedding after every hook that changes it."""
         if self._step is not None:
             ids, epoch = self._step
-            values = embedding.detach().flatten(ids.dim()).cpu()
-            self._put("sent", party, ids, values, self._place_of(epoch, values))
-            self._add("sent_means", party, ids, values, epoch)
+            self._add("sent", party, ids, embedding.detach().flatten(ids.dim()).cpu(), epoch)
         return embedding
 
     def gradient_received(self, gradient: Tensor, *, party: int, ids: Tensor, epoch: int, step: int) -> None:
@@ -94,37 +88,31 @@ class KeptVisits(Keeper):
         values = gradient.detach().flatten(ids.dim()).cpu().nan_to_num(0.0, 0.0, 0.0)
         if self._mechanism is not None:
             values = self._mechanism.without_noise(values)
-        values = values * ids.shape[-1]
-        self._put("received", party, ids, values, self._place_of(epoch, values))
-        self._add("received_means", party, ids, values, epoch)
-        lengths = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
-        self._add("direction_means", party, ids, torch.where(lengths > 0, values / lengths, 0.0), epoch)
-
-    def _place_of(self, epoch: int, values: Tensor) -> int | None:
-        if self._places is None:
-            kept = kept_epochs(self.training.epochs, rows=self.rows, width=values.shape[-1])
-            self._places = {e: place for place, e in enumerate(kept)}
-        return self._places.get(epoch)
-
-    def _room(self, name: str, party: int, values: Tensor, count: int) -> Tensor:
-        if (name, party) not in self._kept:
-            self._kept[name, party] = torch.zeros(*values.shape[:-2], count, self.rows, values.shape[-1])
-        return self._kept[name, party]
-
-    def _put(self, name: str, party: int, ids: Tensor, values: Tensor, place: int | None) -> None:
-        if place is not None and self._places is not None:
-            room = self._room(name, party, values, len(self._places)).select(-3, place)
-            room.scatter_(-2, ids.cpu().unsqueeze(-1).expand(values.shape), values.to(room.dtype))
+        self._add("received", party, ids, values * ids.shape[-1], epoch)
+        if party == 0:
+            batch = self.training.batch_size
+            first = (step - epoch * -(-self.rows // batch)) * batch
+            place = torch.arange(first, first + ids.shape[-1]).expand(ids.shape).unsqueeze(-1)
+            room, _ = self._room("places", 0, place, epoch)
+            room.scatter_(-2, ids.cpu().unsqueeze(-1), place)
 
     def _add(self, name: str, party: int, ids: Tensor, values: Tensor, epoch: int) -> None:
-        epochs, spans = self.training.epochs, self._spans
-        span = epoch * spans // epochs
-        begin, end = (-(-s * epochs // spans) for s in (span, span + 1))
-        room = self._room(name, party, values, spans).select(-3, span)
-        room.scatter_add_(-2, ids.cpu().unsqueeze(-1).expand(values.shape), values.to(room.dtype) / (end - begin))
+        room, count = self._room(name, party, values, epoch)
+        room.scatter_add_(-2, ids.cpu().unsqueeze(-1).expand(values.shape), values.to(room.dtype) / count)
+
+    def _room(self, name: str, party: int, values: Tensor, epoch: int) -> tuple[Tensor, int]:
+        """Return the entry of an epoch ``(*trials, N, d)`` and the number of epochs that share it."""
+        if self._entries is None:
+            self._entries = entries_of(self.training.epochs, rows=self.rows, width=values.shape[-1])
+        if (name, party) not in self._kept:
+            dtype = values.dtype if not values.is_floating_point() else torch.float32
+            shape = (*values.shape[:-2], len(self._entries), self.rows, values.shape[-1])
+            self._kept[name, party] = torch.zeros(shape, dtype=dtype)
+        at = next(i for i, epochs in enumerate(self._entries) if epoch in epochs)
+        return self._kept[name, party].select(-3, at), len(self._entries[at])
 
     def keep_noise(self, width: int, streams: Streams) -> None:
-        """Record N(0, 1) in the place of every embedding and every gradient."""
+        """Record N(0, 1) in the place of every embedding and every gradient, and rows in any order."""
         self._noise = width, streams
 
     def of(self, parties: Sequence[int] = (0,)) -> Visits:
@@ -132,30 +120,38 @@ class KeptVisits(Keeper):
         mechanism = self._mechanism
         if mechanism is not None and self._member is not None:
             mechanism = mechanism.member(self._member)
-        exchanged = {name: torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES}
-        return Visits(**exchanged, mechanism=mechanism)
+        sent, received = (torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES)
+        entries = self._entries or entries_of(self.training.epochs, rows=self.rows, width=sent.shape[-1])
+        times = tuple((epochs[0] + epochs[-1]) / 2 for epochs in entries)
+        return Visits(sent, received, self._order(len(times)), times, self.training.batch_size, mechanism)
 
     def _of(self, name: str, party: int) -> Tensor:
         if self._noise is None:
             kept = self._kept[name, party]
         else:
             width, streams = self._noise
-            single = len(kept_epochs(self.training.epochs, rows=self.rows, width=width))
-            count = self._spans if name.endswith("means") else single
+            count = len(entries_of(self.training.epochs, rows=self.rows, width=width))
             kept = streams.fresh(f"visits/{name}/{party}").normal(count, self.rows, width)
+        return kept if self._member is None else kept[self._member]
+
+    def _order(self, count: int) -> Tensor:
+        if self._noise is None:
+            kept = self._kept["places", 0].squeeze(-1)
+        else:
+            kept = self._noise[1].fresh("visits/places").uniform(count, self.rows).argsort(-1)
         return kept if self._member is None else kept[self._member]
 
     def member(self, index: int) -> Self:
         """Return one member's visits."""
         alone = type(self)(self.attacks, self.training, self.rows)
         alone._kept, alone._noise, alone._member = self._kept, self._noise, index
-        alone._mechanism = self._mechanism
+        alone._mechanism, alone._entries = self._mechanism, self._entries
         return alone
 
 
 @grant("visits")
 class RowVisits(Grant):
-    """Embeddings as sent, and the gradients received for them: of single epochs, and as means over several."""
+    """Embeddings as sent, and the gradients received for them, over the whole training."""
 
     keeps = (KeptVisits,)
 

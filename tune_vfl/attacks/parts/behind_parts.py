@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tune_vfl.attacks.parts.columns import principal, scaled
+from tune_vfl.attacks.parts.columns import principal, scaled, shrunk
 from tune_vfl.attacks.parts.folded_rows import FoldedRows, others
-from tune_vfl.attacks.parts.visit_evidence import balanced, odds_of
-from tune_vfl.attacks.parts.visit_model import WIDEST, shrunk
+from tune_vfl.attacks.parts.visits_by_step import WIDEST
 
 if TYPE_CHECKING:
-    from tune_vfl.attacks.parts.soft_gate import SoftGate
+    from tune_vfl.attacks.parts.own_columns import OwnColumns
+    from tune_vfl.attacks.parts.trust import Trust
     from tune_vfl.protocol.mechanism import ClassParts
 
 SPANS = 10
@@ -27,33 +27,47 @@ SPANS = 10
 _RAREST = 1e-9
 
 
+def behind_parts(
+    parts: ClassParts, received: Tensor, added: Tensor, own: OwnColumns, trust: Trust, *, rounds: int
+) -> Tensor:
+    """Return logits ``(T, n, K)`` of the classes behind their parts, by the attacker's own random numbers.
+
+    Args:
+        parts: with one leading axis.
+        received: ``(T, E, n, d)`` gradients.
+        added: ``(T, n, c)`` the attacker's columns with random numbers.
+        own: a regression on the own columns.
+        trust: class shares and known rows.
+        rounds: how often parts and directions are fitted in turn.
+    """
+    rows = FoldedRows(torch.arange(received.shape[2]).expand(len(received), -1))
+    return _Parts.of(parts, received, added, rows).fitted(own, trust, rounds)
+
+
 @dataclass(frozen=True, eq=False)
-class VisitParts:
+class _Parts:
     """Classes split into parts, of rows dealt into folds.
 
     Attributes:
         gradients: ``(T, F, P, d, n)`` each row's over P spans of the training.
         values: ``(T, 1, K, m, 1)`` the numbers taught, with mean 0; 0 for missing parts.
         odds: ``(T, F, 1, m, n)`` logs of each part's probability by the attacker's own number.
-        prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
-        mask: ``(F, 1, 1, n)``: 1 for a row, 0 in the place of a missing one.
+        rows: the folds.
     """
 
     gradients: Tensor
     values: Tensor
     odds: Tensor
-    prior: Tensor
-    mask: Tensor
+    rows: FoldedRows
 
     @classmethod
-    def of(cls, parts: ClassParts, received: Tensor, added: Tensor, prior: Tensor, rows: FoldedRows) -> VisitParts:
+    def of(cls, parts: ClassParts, received: Tensor, added: Tensor, rows: FoldedRows) -> _Parts:
         """Read the parts' values and odds.
 
         Args:
             parts: with one leading axis.
             received: ``(T, E, N, d)`` gradients of single epochs.
             added: ``(T, N, c)`` the attacker's columns with random numbers.
-            prior: ``(T, 1, 1, K, 1)`` logs of the class shares.
             rows: the folds.
         """
         spans = torch.arange(received.shape[1]) * min(SPANS, received.shape[1]) // received.shape[1]
@@ -63,23 +77,26 @@ class VisitParts:
         finite = parts.values.isfinite()
         mean = (parts.values.masked_fill(~finite, 0).sum((-1, -2)) / finite.sum((-1, -2)))[..., None, None]
         values = torch.where(finite, parts.values - mean, 0.0)
-        return cls(rows.fold(summed), values[:, None, ..., None].float(), odds, prior, rows.mask)
+        return cls(rows.fold(summed), values[:, None, ..., None].float(), odds, rows)
 
-    def fitted(self, gate: SoftGate, rounds: int) -> Tensor:
-        """Return class probabilities ``(T, F, 1, K, n)``; no label is needed, and known ones end in the same place.
+    def fitted(self, own: OwnColumns, trust: Trust, rounds: int) -> Tensor:
+        """Return logits ``(T, n, K)``; no label is needed, and known ones end in the same place.
 
         Args:
-            gate: a regression on the own columns.
+            own: a regression on the own columns.
+            trust: class shares and known rows.
             rounds: how often parts and direction are fitted in turn.
         """
-        shares = self.prior.exp() * self.mask
+        logits = trust.prior.expand(-1, self.rows.order.shape[-1], -1)
         evidence = torch.zeros_like(self.odds)
         for _ in range(rounds):
             within = (self.odds + evidence).softmax(-2)  # (T, F, K, m, n)
-            evidence = self._evidence(shares.squeeze(2).unsqueeze(3) * within)
-            by_class = (self.odds + evidence).logsumexp(-2).unsqueeze(2)
-            shares = balanced(odds_of(by_class) + gate.learn(shares), self.prior, self.mask)
-        return shares
+            shares = self.rows.fold(logits.exp())  # (T, F, K, n)
+            evidence = self._evidence(shares.unsqueeze(3) * within)
+            said = self.rows.unfold((self.odds + evidence).logsumexp(-2)).mT
+            said, gate = trust.chosen([said], trust.sharpened(own.by_all(trust.pinned(logits.exp()))))
+            logits = trust.balanced(said + gate)
+        return logits
 
     def _evidence(self, share: Tensor) -> Tensor:
         """Return log likelihoods ``(T, F, K, m, n)`` of all parts, up to a constant of the row.
@@ -89,7 +106,7 @@ class VisitParts:
         """
         u = self.gradients
         value, square = (share * self.values).sum((2, 3)), (share * self.values.square()).sum((2, 3))  # (T, F, n)
-        count = others(self.mask.sum((-1, -2, -3)).expand(len(u), -1))[..., None, None, None]
+        count = others(self.rows.mask.sum((-1, -2, -3)).expand(len(u), -1))[..., None, None, None]
         total, norm = (others(x.sum(-1))[..., None, None, None] for x in (value, square))
         along = others(u @ value[:, :, None, :, None]).mT  # (T, F, P, 1, d)
         mean = others(u.sum(-1)).unsqueeze(-2)

@@ -1,0 +1,138 @@
+"""Matched filter: labels, slowly moving templates of their gradients and a kernel on own columns, fitted together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
+from tune_vfl.attacks.parts.behind_parts import behind_parts
+from tune_vfl.attacks.parts.behind_swaps import behind_swaps
+from tune_vfl.attacks.parts.completion import in_chunks
+from tune_vfl.attacks.parts.own_columns import OwnColumns
+from tune_vfl.attacks.parts.templates import Templates
+from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
+from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
+from tune_vfl.errors import SpecError
+from tune_vfl.protocol.mechanism import Mechanism
+from tune_vfl.protocol.view import Answer
+from tune_vfl.spec import Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tune_vfl.protocol.view import View
+    from tune_vfl.protocol.visits import Visits
+
+
+class MatchedFilterParams(Strict):
+    """Parameters of :class:`MatchedFilter`."""
+
+    aux_per_class: int | None = Field(None, ge=1, description="labeled rows a class; none: the data set's recipe")
+    rounds: int = Field(6, ge=1, description="rounds of fitting labels and models in turn")
+    rows: int = Field(20_000, ge=10, description="rows that are fitted and scored, drawn at random; at most all")
+
+
+@attack("matched_filter")
+class MatchedFilter(Attack[MatchedFilterParams]):
+    """Finds the labels under which all gradients of the training are likely, and that the own columns bear out.
+
+    A row is visited once an epoch and its label is the same at every visit. A gradient is taken to be a linear function
+    of the embedding that was sent, plus a template of the class, both slowly moving, plus noise whose size each step's
+    residuals show. In turn, class probabilities are computed from the evidence of all visits and from the own columns,
+    and templates and a kernel regression on the own columns are fitted to these probabilities; no row is judged by a
+    model that has seen it. The known labels give the start, and judge with all rows' agreement how far either is
+    trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps.
+    """
+
+    summary = "fit all rows' labels, slowly moving class templates of gradients and a kernel on own columns together"
+    reference = (
+        "Dempster et al. 1977, Maximum Likelihood from Incomplete Data via the EM Algorithm; Blum and Mitchell 1998, "
+        "Combining Labeled and Unlabeled Data with Co-training; Turin 1960, An Introduction to Matched Filters"
+    )
+    Params = MatchedFilterParams
+    in_default: ClassVar[Mapping[str, Any] | None] = {}
+    capabilities = AttackCapabilities(
+        sees=frozenset({"visits", "features", "bottom", "auxiliary", "class_prior"}), parties="joined"
+    )
+    choice = "matched_filter"
+    quick = {"rounds": 2}  # noqa: RUF012 - a constant
+
+    def auxiliary_request(self) -> AuxiliaryRequest:
+        """Return the number of labeled rows to grant."""
+        return AuxiliaryRequest(per_class=self.params.aux_per_class)
+
+    def run(self, view: View) -> dict[str, Answer]:
+        """Return the choice and its candidates: probabilities ``(*trials, M, K)``, oriented.
+
+        Raises:
+            SpecError: when no row is unlabeled.
+        """
+        known, x = view.auxiliary, view.features.train
+        count = x.shape[len(view.lead)]
+        if count <= known.ids.shape[-1]:
+            raise SpecError(f"attack {view.attack!r} got labels for all {count} training rows; lower aux_per_class")
+        visits: Visits = view.granted("visits")
+        embedded = in_chunks(view.bottom().eval(), x, len(view.lead)).detach().nan_to_num(0.0, 0.0, 0.0)
+        keys = view.streams["rows"].uniform(count).scatter(-1, known.ids, -1.0)  # known rows come first
+        ids, labels = known.ids, known.labels
+        if not view.lead:
+            x, embedded, keys, ids, labels = (part.unsqueeze(0) for part in (x, embedded, keys, ids, labels))
+            visits = visits.batched()
+        rows = keys.argsort(dim=-1, stable=True)[:, : max(self.params.rows, labels.shape[-1] + 1)]
+        y = _in_order(ids, labels, rows[:, : labels.shape[-1]])
+        prior = view.class_prior.clamp(min=RAREST).log().expand(len(rows), -1).unsqueeze(1)
+        mechanism = visits.mechanism or Mechanism()
+        swaps = None if mechanism.swaps is None else mechanism.swaps.float()
+        trust = Trust(prior, torch.arange(labels.shape[-1]).expand(labels.shape), y, swaps)
+        x, embedded, received = (_of_rows(part, rows) for part in (x.flatten(2), embedded.flatten(2), visits.received))
+        own = OwnColumns.held(x, embedded)
+        if mechanism.parts is not None:
+            added = x[..., x.shape[-1] - view.features.added :]
+            found = {"parts": behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)}
+        else:
+            templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
+            found = self._candidates(templates, own, OwnColumns.held(x, embedded, received.mean(1)), trust)
+            if swaps is not None and view.num_classes == 2:
+                found |= {"belief": behind_swaps(received, found["filter"], trust)}
+        chosen = trust.likeliest(list(found.values()))
+        answers = {self.choice: chosen, **found}
+        return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in answers.items()}
+
+    def _candidates(
+        self, templates: Templates, own: OwnColumns, with_means: OwnColumns, trust: Trust
+    ) -> dict[str, Tensor]:
+        """Return logits ``(T, n, K)``: of the filter, and of the filter with a regression on mean gradients."""
+        start = own.by_known(trust.ids, trust.labels, trust.prior.shape[-1])
+        few = torch.zeros(start.shape[:2]).scatter(1, trust.ids, 1.0)
+        sure = trust.pinned(torch.zeros_like(start))
+        sure = sure if trust.swaps is None else sure @ trust.swaps
+        said, gate = trust.chosen(templates.evidence(sure, few), [start], FAINT)
+        for _ in range(self.params.rounds):
+            evidence = templates.evidence(trust.taught(said, gate))
+            shares = trust.pinned(trust.balanced(trust.of_true(said) + gate).exp())
+            said, gate = trust.chosen(evidence, [start, *trust.sharpened(own.by_all(shares))])
+        alone = trust.balanced(trust.of_true(said) + gate)
+        means = trust.balanced(with_means.by_known(trust.ids, trust.labels, trust.prior.shape[-1]))
+        both = trust.balanced(alone + means)
+        return {"filter": alone, "with_means": both}
+
+
+def _of_rows(values: Tensor, rows: Tensor) -> Tensor:
+    """Return ``(T, ..., n, d)`` of ``(T, ..., N, d)`` values, and rows ``(T, n)``."""
+    return torch.stack([of.index_select(-2, at) for of, at in zip(values, rows, strict=True)])
+
+
+def _in_order(ids: Tensor, labels: Tensor, order: Tensor) -> Tensor:
+    """Return ``(T, A)`` labels in another order of their rows."""
+    return labels.gather(-1, (ids.unsqueeze(-2) == order.unsqueeze(-1)).int().argmax(-1))
+
+
+def _answer(logits: Tensor, rows: Tensor, known: int, lead: tuple[int, ...]) -> Answer:
+    scores, counted = logits.exp(), (torch.arange(rows.shape[-1]) >= known).expand(rows.shape)
+    if not lead:
+        scores, rows, counted = scores[0], rows[0], counted[0]
+    return Answer(scores, rows, oriented=True, counted=counted)

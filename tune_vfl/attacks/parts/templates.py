@@ -1,0 +1,193 @@
+"""Class templates of gradients that move slowly over a training, and the evidence of each row's visits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from tune_vfl.attacks.parts.columns import shrunk
+
+if TYPE_CHECKING:
+    from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
+
+KNOTS = (0.0, 0.5, 1.25, 2.5, 5.0, 9.0, 16.0, 30.0, 60.0)
+"""Epochs between which templates are linear; the end of the training is another one."""
+SMOOTH, RIDGE, RIDGE_OF_REST = 0.1, 1e-3, 1e-6
+"""Penalties on the difference of neighboring knots, on templates and on the rest, in units of a class's weight."""
+
+
+class Templates:
+    """Maps class probabilities of rows to the evidence of their gradients.
+
+    The gradient of a visit is taken to be ``A(t) [1, embedding] + M(t) [class] + noise(s_t)``: A and the templates M
+    are linear between :data:`KNOTS`, and the noise of a step has one size, measured from that step's residuals. A
+    row's evidence is computed with templates of the other folds.
+
+    Args:
+        visits: gradients and embeddings.
+        num_classes: K.
+    """
+
+    def __init__(self, visits: VisitsByStep, num_classes: int) -> None:
+        self._visits, self._classes = visits, num_classes
+        self._hats = hats(visits.times, _knots(visits.times))
+        self._products = _products(visits.columns, visits.folds)
+        whole, p = self._products.sum(2), visits.explaining
+        self._rows = whole[..., 0, 0].clamp(min=1)
+        self._width = visits.columns.shape[-1] - p
+        spread = whole[..., p:, p:].diagonal(dim1=-1, dim2=-2).sum(-1)
+        self._noise = (spread / self._rows / self._width).clamp(min=1e-12)
+
+    def evidence(self, shares: Tensor, known: Tensor | None = None) -> list[Tensor]:
+        """Return log likelihoods of the classes, each ``(T, n, K)``, up to a constant of each row.
+
+        The first takes the noise to be of one size in all columns, the second of the shape that residuals have. Of two
+        classes a third one lets each class have a variance of its own, since a defense's noise may depend on the class.
+
+        Args:
+            shares: ``(T, n, K)`` class probabilities; 0 of all classes for a row that is not to count.
+            known: ``(T, n)`` 1 for the rows that count, if not all do; the noise then stays as it was measured last,
+                and the first likelihood is the only one.
+        """
+        sums, products = self._class_sums(shares), self._products
+        if known is not None:
+            only = self._visits.gather(known.unsqueeze(-1))
+            products = _products(self._visits.columns, self._visits.folds * only)
+        p = self._visits.explaining
+        own, others = _System.of(products, sums, p), _System.of(_without(products), _without(sums), p)
+        fitted = self._solved(others)
+        if known is not None:
+            return [self._said(fitted, None, None)]
+        precision = self._measured(own, fitted)
+        found = [self._said(fitted, None, None), self._said(fitted, precision, None)]
+        return [*found, self._said(fitted, None, shares)] if self._classes == 2 else found
+
+    def _measured(self, own: _System, fitted: Tensor) -> Tensor:
+        """Measure the noise from what the templates of other folds leave of a fold's gradients; return its precision.
+
+        The size is each step's own, the shape moves slowly.
+        """
+        explained = fitted.mT @ own.cross
+        left = (own.squares - explained - explained.mT + fitted.mT @ own.matrix @ fitted).sum(2)  # (T, S, d, d)
+        self._noise = (left.diagonal(dim1=-1, dim2=-2).sum(-1) / self._rows / self._width).clamp(min=1e-12)
+        by_knot = torch.einsum("sa,tsde->tade", self._hats, left / self._noise[..., None, None])
+        shape = by_knot / torch.einsum("sa,ts->ta", self._hats, self._rows)[..., None, None]
+        return torch.einsum("sa,tade->tsde", self._hats, torch.linalg.inv(shrunk(shape.double())).float())
+
+    def _class_sums(self, shares: Tensor) -> Tensor:
+        """Return ``(T, S, F, K, w)`` sums of the visits' columns times the class probabilities of their rows."""
+        v = self._visits
+        of_class = (v.folds.unsqueeze(-1) * v.gather(shares).unsqueeze(-2)).flatten(3)
+        return (of_class.mT @ v.columns).view(*v.rows.shape[:2], v.folds.shape[-1], self._classes, -1)
+
+    def _solved(self, system: _System) -> Tensor:
+        """Return slopes and templates at each step, ``(T, S, F, p + K, d)``."""
+        p, knots, size = self._visits.explaining, self._hats.shape[-1], system.matrix.shape[-1]
+        weight = 1 / self._noise
+        pairs = torch.einsum("sa,sb,ts->tabs", self._hats, self._hats, weight).flatten(1, 2)
+        members, _, folds = system.matrix.shape[:3]
+        matrix = (pairs @ system.matrix.flatten(2)).view(members, knots, knots, folds, size, size)
+        matrix = matrix.permute(0, 3, 1, 4, 2, 5).reshape(members, folds, knots * size, knots * size).double()
+        one = torch.einsum("sa,ts->tas", self._hats, weight)
+        right = (one @ system.cross.flatten(2)).view(members, knots, folds, size, -1)
+        right = right.transpose(1, 2).flatten(2, 3).double()
+        typical = torch.einsum("tsfk,ts->tf", system.counts, weight).double() / self._classes / knots
+        steps = torch.eye(knots, dtype=torch.float64).diff(dim=0)
+        smooth = SMOOTH * torch.kron(steps.mT @ steps, torch.eye(size, dtype=torch.float64))
+        ridge = torch.tensor([RIDGE_OF_REST] * p + [RIDGE] * self._classes, dtype=torch.float64).repeat(knots)
+        penalty = (typical.clamp(min=1e-30))[..., None, None] * (smooth + ridge.diag())
+        fitted = torch.linalg.solve(matrix + penalty, right).float().view(members, folds, knots, size, -1)
+        return torch.einsum("sa,tfaid->tsfid", self._hats, fitted)
+
+    def _said(self, fitted: Tensor, precision: Tensor | None, shares: Tensor | None) -> Tensor:
+        """Return each row's evidence: per visit ``(r . P M_k - M_k . P M_k / 2) / s_t^2``, r being g less its slopes.
+
+        Args:
+            fitted: ``(T, S, F, p + K, d)`` slopes and templates.
+            precision: ``(T, S, d, d)`` P; None is 1.
+            shares: ``(T, n, K)`` class probabilities, by which the score of a visit is a normal number of one mean and
+                variance for each of two classes; None: the variance is the same.
+        """
+        v, p = self._visits, self._visits.explaining
+        slopes, templates = fitted[..., :p, :], fitted[..., p:, :]
+        shaped = templates if precision is None else templates @ precision.unsqueeze(2)
+        along = -(slopes @ shaped.mT)
+        along[..., :1, :] -= (shaped * templates).sum(-1).unsqueeze(-2) / 2
+        weights = torch.cat([along, shaped.mT], -2) / self._noise[:, :, None, None, None]  # (T, S, F, w, K)
+        said = v.columns @ weights.permute(0, 1, 3, 2, 4).flatten(3)
+        of_fold = said.view(*v.rows.shape, -1, self._classes) * v.folds.unsqueeze(-1)
+        by_visit = of_fold.sum(-2)
+        return v.total(by_visit if shares is None else self._curved(by_visit, shares))
+
+    def _curved(self, said: Tensor, shares: Tensor) -> Tensor:
+        """Return log densities of two classes, of scores ``(T, S, B, 2)`` of visits."""
+        v = self._visits
+        score = said[..., 1:] - said[..., :1]
+        held = v.folds.unsqueeze(-1) * v.gather(shares).unsqueeze(-2)  # (T, S, B, F, 2)
+        powers = torch.stack([held, held * score.unsqueeze(-1), held * score.square().unsqueeze(-1)]).sum(3)
+        count, first, second = torch.einsum("sa,xtsfk->xtafk", self._hats, powers.sum(3, keepdim=True) - powers)
+        count = count.clamp(min=1)
+        mean = first / count
+        spread = (second / count - mean.square()).clamp(min=1e-12)
+        mean, spread = (torch.einsum("sa,tafk->tsfk", self._hats, x) for x in (mean, spread))
+        mean, spread = ((v.folds @ x) for x in (mean, spread))  # (T, S, B, 2)
+        density = -((score - mean).square() / spread.clamp(min=1e-12) + spread.clamp(min=1e-12).log()) / 2
+        return density * v.folds.sum(-1, keepdim=True)
+
+
+class _System:
+    """Normal equations of each step and fold.
+
+    Attributes:
+        matrix: ``(T, S, F, p + K, p + K)`` products of explaining columns and classes.
+        cross: ``(T, S, F, p + K, d)`` their products with gradients.
+        counts: ``(T, S, F, K)`` rows of each class.
+        squares: ``(T, S, F, d, d)`` products of the gradients.
+    """
+
+    def __init__(self, matrix: Tensor, cross: Tensor, counts: Tensor, squares: Tensor) -> None:
+        self.matrix, self.cross, self.counts, self.squares = matrix, cross, counts, squares
+
+    @classmethod
+    def of(cls, products: Tensor, sums: Tensor, p: int) -> _System:
+        # A row is of one class alone, only of which one is not known: the expected products of two classes are 0.
+        counts = sums[..., 0]
+        upper = torch.cat([products[..., :p, :p], sums[..., :p].mT], -1)
+        lower = torch.cat([sums[..., :p], torch.diag_embed(counts)], -1)
+        cross = torch.cat([products[..., :p, p:], sums[..., p:]], -2)
+        return cls(torch.cat([upper, lower], -2), cross, counts, products[..., p:, p:])
+
+
+def _products(columns: Tensor, folds: Tensor) -> Tensor:
+    """Return ``(T, S, F, w, w)`` sums of products of the columns of visits ``(T, S, B, w)`` by fold."""
+    return torch.stack([(columns * folds[..., f : f + 1]).mT @ columns for f in range(folds.shape[-1])], 2)
+
+
+def _without(by_fold: Tensor) -> Tensor:
+    """Return, for sums by fold ``(T, S, F, ...)``, those over all other folds."""
+    return by_fold.sum(2, keepdim=True) - by_fold
+
+
+def _knots(times: Tensor) -> Tensor:
+    end = float(times.max()) + float(times.diff()[-1:].sum())
+    return torch.tensor([0.0, *(k for k in KNOTS[1:] if k < 0.9 * end), max(end, 1e-3)])
+
+
+def hats(times: Tensor, knots: Tensor | Sequence[float]) -> Tensor:
+    """Return weights ``(S, Q)`` by which values at knots give those at times, linear in between.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks.parts.templates import hats
+        >>> hats(torch.tensor([0.0, 0.5, 3.0]), [0.0, 2.0, 4.0]).tolist()
+        [[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5]]
+    """
+    at = torch.as_tensor(knots)
+    left = (torch.searchsorted(at, times, right=True) - 1).clamp(0, len(at) - 2)
+    share = ((times - at[left]) / (at[left + 1] - at[left])).clamp(0, 1).unsqueeze(-1)
+    found = times.new_zeros(len(times), len(at))
+    found.scatter_(-1, left.unsqueeze(-1), 1 - share)
+    return found.scatter_add_(-1, left.unsqueeze(-1) + 1, share)

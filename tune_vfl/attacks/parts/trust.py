@@ -1,0 +1,117 @@
+"""How far gradients and own columns are trusted: as far as they agree with each other and with the known rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tune_vfl.attacks.parts.own_columns import SHARPNESS
+
+POWERS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
+"""Powers of the gradients' likelihood among which one is chosen; 0 is not to trust it at all."""
+FAINT = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
+"""The same for templates of a few rows, which are too sure of themselves."""
+RAREST = 1e-12
+_TURNS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """Class shares, known rows and the channel by which true classes become those that gradients show.
+
+    Attributes:
+        prior: ``(T, 1, K)`` logs of the class shares.
+        ids: ``(T, A)`` known rows.
+        labels: ``(T, A)`` their classes.
+        swaps: ``(T, K, K)`` at ``[k, j]`` the probability that class j is taught where k is true; None: j is k.
+    """
+
+    prior: Tensor
+    ids: Tensor
+    labels: Tensor
+    swaps: Tensor | None
+
+    def balanced(self, logits: Tensor) -> Tensor:
+        """Return logits ``(T, n, K)`` moved so that the mean probabilities are the class shares."""
+        for _ in range(_TURNS):
+            means = logits.softmax(-1).mean(-2, keepdim=True)
+            logits = logits + (self.prior - means.clamp(min=1e-9).log())
+        return logits.log_softmax(-1)
+
+    def pinned(self, shares: Tensor) -> Tensor:
+        """Return class probabilities ``(T, n, K)`` with those of the known rows set."""
+        at = self.ids.unsqueeze(-1).expand(*self.ids.shape, shares.shape[-1])
+        return shares.scatter(1, at, one_hot(self.labels, shares.shape[-1]).to(shares.dtype))
+
+    def of_true(self, said: Tensor) -> Tensor:
+        """Return log likelihoods of the true class, of those of the class that was taught, ``(T, n, K)``."""
+        if self.swaps is None:
+            return said
+        return (said.softmax(-1) @ self.swaps.mT).clamp(min=RAREST).log()
+
+    def taught(self, said: Tensor, own: Tensor) -> Tensor:
+        """Return probabilities ``(T, n, K)`` of the class taught.
+
+        Args:
+            said: ``(T, n, K)`` its log likelihoods by the gradients.
+            own: ``(T, n, K)`` logits of the true class by the own columns.
+        """
+        sure = self.pinned(own.softmax(-1))
+        if self.swaps is None:
+            return self.pinned(self.balanced(said + own).exp())
+        return (said + (sure @ self.swaps).clamp(min=RAREST).log()).softmax(-1)
+
+    def chosen(
+        self, evidence: Sequence[Tensor], gates: Sequence[Tensor], powers: Sequence[float] = POWERS
+    ) -> tuple[Tensor, Tensor]:
+        """Choose evidence, its power and a model of the own columns; return the evidence so tempered, and the model.
+
+        Gradients and own columns are taken to be independent given the class: both then hold more of the class the
+        likelier the one is under the other. Known rows judge both together, and weigh as much as all rows.
+
+        Args:
+            evidence: log likelihoods ``(T, n, K)`` by the gradients, of several models.
+            gates: logits ``(T, n, K)`` by the own columns, likewise.
+            powers: those to choose among.
+        """
+        choices = [power * said for said in evidence for power in powers]
+        tempered = [self.of_true(said) for said in choices]
+        alone = [(lik + self.prior).logsumexp(-1).mean(-1) for lik in tempered]
+        of_known = [self._of_known(lik) for lik in tempered]
+        scores, own = [], []
+        for gate in gates:
+            held = self.balanced(gate)
+            own.append(held)
+            at = self._of_known(held)
+            for lik, by_itself, known in zip(tempered, alone, of_known, strict=True):
+                agreed = (lik + held).logsumexp(-1).mean(-1) - by_itself
+                scores.append(agreed - _loss(known + at, self.labels))
+        best = torch.stack(scores, -1).nan_to_num(-torch.inf).argmax(-1)
+        place = torch.arange(len(best))
+        said = torch.stack(choices, 1)[place, best % len(choices)]
+        return said, torch.stack(own, 1)[place, best // len(choices)]
+
+    def sharpened(self, scores: Tensor) -> list[Tensor]:
+        """Return scores ``(T, n, K)`` as logits of different certainty."""
+        return [scores * s for s in SHARPNESS[1::2]]
+
+    def likeliest(self, candidates: Sequence[Tensor]) -> Tensor:
+        """Return, of logits ``(T, n, K)`` each, those under which the known rows are likeliest, however sharp."""
+        losses = [
+            torch.stack([_loss(power * self._of_known(c), self.labels) for power in POWERS[1:]]).amin(0)
+            for c in candidates
+        ]
+        best = torch.stack(losses, -1).nan_to_num(torch.inf).argmin(-1)
+        return torch.stack(list(candidates), 1)[torch.arange(len(best)), best]
+
+    def _of_known(self, values: Tensor) -> Tensor:
+        return values.gather(1, self.ids.unsqueeze(-1).expand(*self.ids.shape, values.shape[-1]))
+
+
+def _loss(logits: Tensor, labels: Tensor) -> Tensor:
+    said = logits.log_softmax(-1).gather(-1, labels.unsqueeze(-1))
+    return -said.mean((-1, -2))
