@@ -119,7 +119,7 @@ def test_settings_that_search_their_training_share_the_floors_of_the_study_s_own
 def test_a_confirmation_adds_attacks_on_all_epochs_where_labels_are_attacked(record: StudyRecord) -> None:
     assert [a.name for a in record.cell.attacks] == ["norm"]
     cell, _ = cell_of(record, 0)
-    assert [a.name for a in cell.attacks] == ["norm", "gradient_em", "gradient_em_known"]
+    assert [a.name for a in cell.attacks] == ["norm", "matched_filter"]
     again, _ = cell_of(replace(record, cell=cell), 0)
     assert again.attacks == cell.attacks, "where they are listed they run once"
 
@@ -129,5 +129,5 @@ def test_a_confirmation_adds_attacks_on_all_epochs_where_labels_are_attacked(rec
         return [a.name for a in kept.attacks]
 
     assert attacks("bmi") == ["bmi"], "labels are not what is attacked"
-    assert attacks("bmi", "norm") == ["bmi", "norm", "gradient_em", "gradient_em_known"], "some of them are"
+    assert attacks("bmi", "norm") == ["bmi", "norm", "matched_filter"], "some of them are"
     assert attacks("norm", federation=Federation(name="horizontal")) == ["norm"], "they read what vertical parties send"

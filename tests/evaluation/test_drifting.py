@@ -57,7 +57,7 @@ def test_noise_moves_a_model_about_as_far_as_a_training_does(optimizer: dict[str
 
 
 def test_attackers_see_the_embeddings_as_sent_and_noise_for_gradients() -> None:
-    task = Task.open(cell_of("gradient_em"))
+    task = Task.open(cell_of("matched_filter"))
     (attack,) = task.attacks
 
     def most_apart(run: Run) -> float:
