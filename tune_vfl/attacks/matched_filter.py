@@ -12,7 +12,7 @@ from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, 
 from tune_vfl.attacks.parts.behind_parts import behind_parts
 from tune_vfl.attacks.parts.behind_swaps import behind_swaps
 from tune_vfl.attacks.parts.completion import in_chunks
-from tune_vfl.attacks.parts.own_columns import OwnColumns
+from tune_vfl.attacks.parts.own_columns import OwnColumns, readable
 from tune_vfl.attacks.parts.templates import Templates
 from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
 from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
@@ -87,7 +87,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         prior = view.class_prior.clamp(min=RAREST).log().expand(len(rows), -1).unsqueeze(1)
         mechanism = visits.mechanism or Mechanism()
         swaps = None if mechanism.swaps is None else mechanism.swaps.float()
-        trust = Trust(prior, torch.arange(labels.shape[-1]).expand(labels.shape), y, swaps)
+        trust = Trust(prior, y, swaps)
         x, embedded, received = (_of_rows(part, rows) for part in (x.flatten(2), embedded.flatten(2), visits.received))
         own = OwnColumns.held(x, embedded)
         if mechanism.parts is not None:
@@ -95,7 +95,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             found = {"parts": behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)}
         else:
             templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
-            found = self._candidates(templates, own, OwnColumns.held(x, embedded, received.mean(1)), trust)
+            found = self._candidates(templates, own, OwnColumns([*readable(x), embedded, received.mean(1)]), trust)
             if swaps is not None and view.num_classes == 2:
                 found |= {"belief": behind_swaps(received, found["filter"], trust)}
         chosen = trust.likeliest(list(found.values()))
@@ -106,8 +106,10 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         self, templates: Templates, own: OwnColumns, with_means: OwnColumns, trust: Trust
     ) -> dict[str, Tensor]:
         """Return logits ``(T, n, K)``: of the filter, and of the filter with a regression on mean gradients."""
-        start = own.by_known(trust.ids, trust.labels, trust.prior.shape[-1])
-        few = torch.zeros(start.shape[:2]).scatter(1, trust.ids, 1.0)
+        classes, known = trust.prior.shape[-1], trust.labels.shape[-1]
+        ids = torch.arange(known).expand(trust.labels.shape)
+        start = own.by_known(ids, trust.labels, classes)
+        few = (torch.arange(start.shape[1]) < known).float().expand(start.shape[:2])
         sure = trust.pinned(torch.zeros_like(start))
         sure = sure if trust.swaps is None else sure @ trust.swaps
         said, gate = trust.chosen(templates.evidence(sure, few), [start], FAINT)
@@ -116,7 +118,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             shares = trust.pinned(trust.balanced(trust.of_true(said) + gate).exp())
             said, gate = trust.chosen(evidence, [start, *trust.sharpened(own.by_all(shares))])
         alone = trust.balanced(trust.of_true(said) + gate)
-        means = trust.balanced(with_means.by_known(trust.ids, trust.labels, trust.prior.shape[-1]))
+        means = trust.balanced(with_means.by_known(ids, trust.labels, classes))
         both = trust.balanced(alone + means)
         return {"filter": alone, "with_means": both}
 

@@ -48,11 +48,8 @@ class OwnColumns:
 
     @classmethod
     def held(cls, x: Tensor, *made: Tensor) -> Self:
-        """Return those of features ``(T, N, ...)``: alone, and beside what was made of them or received for them.
-
-        Tokens of a text stand for words: their numbers mean nothing, and only what is made of them counts.
-        """
-        own = [ranked(x.flatten(2))] if x.is_floating_point() else []
+        """Return those of features ``(T, N, ...)``: alone, and beside what was made of them or received for them."""
+        own = readable(x)
         return cls(*([own] if own else []), *([[*own, *made]] if made else []))
 
     def by_known(self, ids: Tensor, labels: Tensor, num_classes: int) -> Tensor:
@@ -75,6 +72,14 @@ class OwnColumns:
         They estimate probabilities, and may lie outside of 0 and 1: times a number they are logits.
         """
         return _least([kernel.left_out(shares) for kernel in self._kernels])
+
+
+def readable(x: Tensor) -> list[Tensor]:
+    """Return features ``(T, N, ...)`` as a group of columns: their ranks.
+
+    Tokens of a text stand for words: their numbers mean nothing, and there is no group.
+    """
+    return [ranked(x.flatten(2))] if x.is_floating_point() else []
 
 
 Fitted = tuple[Tensor, Tensor]
@@ -103,7 +108,7 @@ class _Kernel(NamedTuple):
         features = features - features.mean(-2, keepdim=True)
         values, axes = torch.linalg.eigh((features.mT @ features).double())
         values = values.clamp(min=1e-8 * values.amax(-1, keepdim=True).clamp(min=1e-30))
-        main = (features.double() @ (axes * values.rsqrt().unsqueeze(-2))).float()
+        main = features @ (axes * values.rsqrt().unsqueeze(-2)).float()
         return cls(features, main, values.float(), values.float().sum(-1, keepdim=True) / columns.shape[-2])
 
     def left_out(self, shares: Tensor) -> Fitted:
@@ -132,15 +137,20 @@ def _least(fits: Sequence[Fitted]) -> Tensor:
 
 def _gaussian(columns: Tensor) -> Tensor:
     """Return columns ``(T, N, m)`` whose products are a Gaussian kernel, as well as landmarks can say it."""
-    rows = columns.shape[-2]
-    at = torch.linspace(0, rows - 1, min(LANDMARKS, rows)).round().long()
+    at = _spread(columns.shape[-2], LANDMARKS)
     distances = torch.cdist(columns, columns[:, at]).square()
-    width = distances.flatten(1).median(-1).values.clamp(min=1e-30)
+    width = distances[:, at].flatten(1).median(-1).values.clamp(min=1e-30)
     kernel = (-distances / width[:, None, None]).exp()
     among = kernel[:, at].double()
-    root = torch.linalg.cholesky(among + _LEAST * len(at) * torch.eye(len(at), dtype=among.dtype))
-    features: Tensor = torch.linalg.solve_triangular(root, kernel.double().mT, upper=False).mT.float()
+    eye = torch.eye(len(at), dtype=among.dtype)
+    root = torch.linalg.cholesky(among + _LEAST * len(at) * eye)
+    features: Tensor = kernel @ torch.linalg.solve_triangular(root, eye, upper=False).mT.float()
     return features
+
+
+def _spread(rows: int, most: int) -> Tensor:
+    """Return at most so many places, evenly spread over the rows."""
+    return torch.linspace(0, rows - 1, min(most, rows)).round().long()
 
 
 def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -152,21 +162,20 @@ def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tup
         unit: ``(T, 1)`` the mean square of a row.
         target: ``(T, n, K)`` class probabilities.
     """
-    rows = target.shape[-2]
+    at = _spread(target.shape[-2], LANDMARKS)  # errors of so many rows say which ridge is best
     mean = target.mean(-2, keepdim=True)
-    along, squares = main.mT @ (target - mean), main.square()
-    errors, scores, ridges = [], [], []
-    for size in RIDGES:
-        ridge = size * unit
+    along = main.mT @ (target - mean)
+    some, wanted = main[:, at], target[:, at]
+
+    def left(of: Tensor, truth: Tensor, ridge: Tensor) -> Tensor:
         kept = (values / (values + ridge).clamp(min=1e-30)).unsqueeze(-1)
-        own = squares @ kept + 1 / rows
-        left = (main @ (kept * along) + mean - own * target) / (1 - own).clamp(min=_OUTSIDE)
-        errors.append((left - target).square().mean((-1, -2)))
-        scores.append(left)
-        ridges.append(ridge)
+        own = of.square() @ kept + 1 / target.shape[-2]
+        return (of @ (kept * along) + mean - own * truth) / (1 - own).clamp(min=_OUTSIDE)
+
+    errors = [(left(some, wanted, size * unit) - wanted).square().mean((-1, -2)) for size in RIDGES]
     least, best = torch.stack(errors, -1).nan_to_num(torch.inf).min(-1)
-    place = torch.arange(len(best))
-    return torch.stack(scores, 1)[place, best], least, torch.stack(ridges, 1)[place, best]
+    ridge = torch.tensor(RIDGES)[best].unsqueeze(-1) * unit
+    return left(main, target, ridge), least, ridge
 
 
 def _sharpness(scores: Tensor, target: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ POWERS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
 FAINT = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
 """The same for templates of a few rows, which are too sure of themselves."""
 RAREST = 1e-12
+HEARD = 1000
+"""Rows beside the known ones whose agreement is looked at."""
 _TURNS = 6
 
 
@@ -25,13 +27,11 @@ class Trust:
 
     Attributes:
         prior: ``(T, 1, K)`` logs of the class shares.
-        ids: ``(T, A)`` known rows.
-        labels: ``(T, A)`` their classes.
+        labels: ``(T, A)`` classes of the known rows, which are the first A.
         swaps: ``(T, K, K)`` at ``[k, j]`` the probability that class j is taught where k is true; None: j is k.
     """
 
     prior: Tensor
-    ids: Tensor
     labels: Tensor
     swaps: Tensor | None
 
@@ -44,8 +44,8 @@ class Trust:
 
     def pinned(self, shares: Tensor) -> Tensor:
         """Return class probabilities ``(T, n, K)`` with those of the known rows set."""
-        at = self.ids.unsqueeze(-1).expand(*self.ids.shape, shares.shape[-1])
-        return shares.scatter(1, at, one_hot(self.labels, shares.shape[-1]).to(shares.dtype))
+        sure = one_hot(self.labels, shares.shape[-1]).to(shares.dtype)
+        return torch.cat([sure, shares[:, sure.shape[1] :]], 1)
 
     def of_true(self, said: Tensor) -> Tensor:
         """Return log likelihoods of the true class, of those of the class that was taught, ``(T, n, K)``."""
@@ -78,22 +78,22 @@ class Trust:
             gates: logits ``(T, n, K)`` by the own columns, likewise.
             powers: those to choose among.
         """
-        choices = [power * said for said in evidence for power in powers]
-        tempered = [self.of_true(said) for said in choices]
+        at = self._heard(evidence[0].shape[1])
+        tempered = [self.of_true(power * said[:, at]) for said in evidence for power in powers]
         alone = [(lik + self.prior).logsumexp(-1).mean(-1) for lik in tempered]
         of_known = [self._of_known(lik) for lik in tempered]
-        scores, own = [], []
+        scores = []
         for gate in gates:
-            held = self.balanced(gate)
-            own.append(held)
-            at = self._of_known(held)
-            for lik, by_itself, known in zip(tempered, alone, of_known, strict=True):
+            held = self.balanced(gate[:, at])
+            known = self._of_known(held)
+            for lik, by_itself, said in zip(tempered, alone, of_known, strict=True):
                 agreed = (lik + held).logsumexp(-1).mean(-1) - by_itself
-                scores.append(agreed - _loss(known + at, self.labels))
+                scores.append(agreed - _loss(said + known, self.labels))
         best = torch.stack(scores, -1).nan_to_num(-torch.inf).argmax(-1)
-        place = torch.arange(len(best))
-        said = torch.stack(choices, 1)[place, best % len(choices)]
-        return said, torch.stack(own, 1)[place, best // len(choices)]
+        place, choice = torch.arange(len(best)), best % len(tempered)
+        power = torch.tensor(powers)[choice % len(powers)][:, None, None]
+        said = power * torch.stack(list(evidence), 1)[place, choice // len(powers)]
+        return said, self.balanced(torch.stack(list(gates), 1)[place, best // len(tempered)])
 
     def sharpened(self, scores: Tensor) -> list[Tensor]:
         """Return scores ``(T, n, K)`` as logits of different certainty."""
@@ -108,8 +108,14 @@ class Trust:
         best = torch.stack(losses, -1).nan_to_num(torch.inf).argmin(-1)
         return torch.stack(list(candidates), 1)[torch.arange(len(best)), best]
 
+    def _heard(self, rows: int) -> Tensor:
+        """Return the known rows, which come first, and others evenly spread: so many say what is best."""
+        known = self.labels.shape[-1]
+        rest = torch.linspace(known, rows - 1, min(HEARD, rows - known)).round().long()
+        return torch.cat([torch.arange(known), rest])
+
     def _of_known(self, values: Tensor) -> Tensor:
-        return values.gather(1, self.ids.unsqueeze(-1).expand(*self.ids.shape, values.shape[-1]))
+        return values[:, : self.labels.shape[-1]]
 
 
 def _loss(logits: Tensor, labels: Tensor) -> Tensor:
