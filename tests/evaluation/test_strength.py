@@ -154,6 +154,7 @@ STRONGEST: dict[str, tuple[dict[str, Any], Trial]] = {
     "marvell": ({"budget": 1000.0}, Trial("direction")),
     "grad_perturb": ({"epsilon": 1e-3}, Trial("direction")),
     "discorloss": ({"weight": 10.0}, Trial("spectral")),
+    "potential_energy": ({"weight": 32.0}, PMC),
     "mid": ({"weight": 10.0}, PMC),
     "ppdl": ({"theta": 0.05}, DIRECT),
     "discrete_sgd": ({"bins": 2, "bound": 10.0}, DIRECT),
