@@ -10,7 +10,6 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.behind_parts import behind_parts
-from tune_vfl.attacks.parts.behind_swaps import behind_swaps
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.own_columns import OwnColumns, readable
 from tune_vfl.attacks.parts.templates import Templates
@@ -92,20 +91,15 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         own = OwnColumns.held(x, embedded)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
-            found = {"parts": behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)}
+            logits = behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)
+            found = {self.choice: logits, "parts": logits}
         else:
             templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
-            found = self._candidates(templates, own, OwnColumns([*readable(x), embedded, received.mean(1)]), trust)
-            if swaps is not None and view.num_classes == 2:
-                found |= {"belief": behind_swaps(received, found["filter"], trust)}
-        chosen = trust.likeliest(list(found.values()))
-        answers = {self.choice: chosen, **found}
-        return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in answers.items()}
+            found = self._fitted(templates, own, OwnColumns([*readable(x), embedded, received.mean(1)]), trust)
+        return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
 
-    def _candidates(
-        self, templates: Templates, own: OwnColumns, with_means: OwnColumns, trust: Trust
-    ) -> dict[str, Tensor]:
-        """Return logits ``(T, n, K)``: of the filter, and of the filter with a regression on mean gradients."""
+    def _fitted(self, templates: Templates, own: OwnColumns, with_means: OwnColumns, trust: Trust) -> dict[str, Tensor]:
+        """Return logits ``(T, n, K)`` of the filter, of it with a regression on mean gradients, and the better ones."""
         classes, known = trust.prior.shape[-1], trust.labels.shape[-1]
         ids = torch.arange(known).expand(trust.labels.shape)
         start = own.by_known(ids, trust.labels, classes)
@@ -120,7 +114,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         alone = trust.balanced(trust.of_true(said) + gate)
         means = trust.balanced(with_means.by_known(ids, trust.labels, classes))
         both = trust.balanced(alone + means)
-        return {"filter": alone, "with_means": both}
+        return {self.choice: trust.likelier(alone, both), "filter": alone, "with_means": both}
 
 
 def _of_rows(values: Tensor, rows: Tensor) -> Tensor:

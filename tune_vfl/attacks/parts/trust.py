@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ FAINT = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
 RAREST = 1e-12
 HEARD = 1000
 """Rows beside the known ones whose agreement is looked at."""
+CLEAR = 0.25
+"""The difference of two mean log losses of known rows that is more than chance, times the root of their number."""
 _TURNS = 6
 
 
@@ -99,14 +102,17 @@ class Trust:
         """Return scores ``(T, n, K)`` as logits of different certainty."""
         return [scores * s for s in SHARPNESS[1::2]]
 
-    def likeliest(self, candidates: Sequence[Tensor]) -> Tensor:
-        """Return, of logits ``(T, n, K)`` each, those under which the known rows are likeliest, however sharp."""
-        losses = [
+    def likelier(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return the first of two logits ``(T, n, K)``, or the second where known rows are clearly likelier by it.
+
+        What is more than chance in a mean log loss shrinks as the root of their number.
+        """
+        one, other = (
             torch.stack([_loss(power * self._of_known(c), self.labels) for power in POWERS[1:]]).amin(0)
-            for c in candidates
-        ]
-        best = torch.stack(losses, -1).nan_to_num(torch.inf).argmin(-1)
-        return torch.stack(list(candidates), 1)[torch.arange(len(best)), best]
+            for c in (first, second)
+        )
+        clear = one - other > CLEAR / math.sqrt(self.labels.shape[-1])
+        return torch.where(clear[:, None, None], second, first)
 
     def _heard(self, rows: int) -> Tensor:
         """Return the known rows, which come first, and others evenly spread: so many say what is best."""
