@@ -152,6 +152,37 @@ def test_a_member_whose_evidence_is_no_number_falls_back_on_what_is_one() -> Non
     assert own.isfinite().all()
 
 
+def test_the_second_candidate_is_taken_only_where_known_rows_are_clearly_likelier_by_it() -> None:
+    """However sharp either is, and whatever the rows say that are not known."""
+    y, trust = labels_of(400, 100)
+    good, bad = said_of(y, 2.0, 1), said_of(y, 0.7, 2)
+    good[0, 100:] = good[0, 100:].flip(-1)
+    for size in (0.5, 1.0, 8.0):
+        assert torch.equal(trust.likelier(bad, size * good), size * good)
+        assert torch.equal(trust.likelier(size * good, bad), size * good)
+    close = good + 0.05 * torch.randn(good.shape, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(trust.likelier(good, close), good)
+    assert torch.equal(trust.likelier(close, good), close)
+
+
+def test_what_is_clear_depends_on_how_many_rows_are_known() -> None:
+    """The same difference is chance among eight known rows, and none among eight hundred."""
+    odds = torch.tensor([[0.8, 0.0], [0.0, 0.8]])
+    y = torch.arange(1000) % 2
+    first = torch.zeros(1, 1000, 2)
+    second = (odds[y] * torch.where(torch.arange(1000) % 8 < 5, 1.0, -1.0)[:, None])[None]
+    for known, taken in ((8, first), (800, second)):
+        assert torch.equal(Trust(EVEN, y[None, :known], None).likelier(first, second), taken)
+
+
+def test_each_member_takes_its_own_candidate() -> None:
+    y, trust = labels_of(200, 60)
+    both = Trust(trust.prior.expand(2, -1, -1), trust.labels.expand(2, -1), None)
+    good, bad = said_of(y, 2.0, 1), said_of(y, 0.3, 2)
+    found = both.likelier(torch.cat([good, bad]), torch.cat([bad, good]))
+    torch.testing.assert_close(found, good.expand(2, -1, -1))
+
+
 def test_scores_that_estimate_probabilities_become_logits_of_several_certainties() -> None:
     scores = torch.tensor([[[0.2, 0.8]]])
     found = _trust().sharpened(scores)

@@ -1,0 +1,58 @@
+"""What defenses declare about how they work, which an attacker who knows name and setting knows too."""
+
+from __future__ import annotations
+
+from math import exp
+
+import pytest
+import torch
+
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.protocol.mechanism import ClassParts
+
+
+def odds_by_counting(parts, own, parties, known):
+    """Return the share of all draws of the other parties that put a row into each part; numbers 0 to 4."""
+    draws = torch.cartesian_prod(*[torch.arange(5)] * (parties - known)).view(5 ** (parties - known), -1).sum(-1)
+    part = (own + draws[:, None] > parts).sum(-1)
+    return torch.bincount(part, minlength=len(parts) + 1) / len(draws)
+
+
+@pytest.mark.parametrize(("parties", "known"), [(2, 1), (3, 1), (3, 2)])
+def test_the_odds_of_a_part_are_the_share_of_the_other_parties_draws(parties, known):
+    cuts = torch.tensor([[3.0, 5.0], [4.0, torch.inf]])
+    declared = ClassParts(torch.zeros(2, 2, 3), cuts, parties, largest=4)
+    added = torch.cartesian_prod(*[torch.arange(5)] * known).view(-1, known) / 4
+    found = declared.odds(added.expand(2, -1, -1))
+    for member, of in enumerate(cuts):
+        wanted = [odds_by_counting(of, row.sum() * 4, parties, known) for row in added]
+        torch.testing.assert_close(found[member], torch.stack(wanted))
+
+
+def test_labobf_declares_its_numbers_unless_a_party_lies():
+    cls = DEFENSES["labobf"]
+    declared = cls([cls.Params(bins=m) for m in (2, 3)], num_classes=2, embedding_dims=[3]).mechanism().parts
+    torch.testing.assert_close(declared.values[0, :, :2], torch.tensor([[0, 2 / 3], [1 / 3, 1]]))
+    assert declared.values[0, :, 2].isinf().all()
+    own = torch.tensor([[[0.0], [0.5], [1.0]]])
+    odds = declared.member(0).batched().odds(own)[0]
+    assert odds[:, 2].tolist() == [0, 0, 0]
+    torch.testing.assert_close(odds[:, 0], torch.tensor([1.0, 101 / 201, 1 / 201]))
+    lying = cls(cls.Params(honest=False), num_classes=2, embedding_dims=[3])
+    assert lying.mechanism() is None
+
+
+def test_label_dp_declares_the_swapping_probabilities_of_each_member():
+    cls = DEFENSES["label_dp"]
+    declared = cls([cls.Params(epsilon=e) for e in (0.5, 2.0)], num_classes=3, embedding_dims=[2]).mechanism()
+    for swaps, epsilon in zip(declared.swaps, (0.5, 2.0), strict=True):
+        torch.testing.assert_close(swaps.sum(-1), torch.ones(3, dtype=torch.float64))
+        assert float(swaps[0, 0] / swaps[0, 1]) == pytest.approx(exp(epsilon))
+    alone = cls(cls.Params(epsilon=2.0), num_classes=3, embedding_dims=[2]).mechanism()
+    torch.testing.assert_close(alone.swaps, declared.swaps[1])
+
+
+@pytest.mark.parametrize("given", [{"rule": "rr_with_prior"}, {"forward_correct": True}])
+def test_label_dp_declares_nothing_where_rows_differ_or_the_loss_is_another(given):
+    cls = DEFENSES["label_dp"]
+    assert cls(cls.Params(**given), num_classes=2, embedding_dims=[2]).mechanism() is None
