@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tune_vfl.attacks.base import ATTACKS
+from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.driver.planning import plan
 from tune_vfl.errors import (
     ConfigError,
     DataError,
@@ -41,6 +44,18 @@ def test_unknown_name_answers_with_the_known_and_the_nearest() -> None:
         registry["marvel"]
     assert "marvell" in registry
     assert "nothing" not in registry
+
+
+@pytest.mark.parametrize("name", ["gradient_em", "gradient_em_known"])
+def test_an_attack_that_left_is_answered_with_what_stands_in_its_place(name: str) -> None:
+    with pytest.raises(SpecError, match=f"attack '{name}' left in 0.2.0; matched_filter stands in its place"):
+        ATTACKS[name]
+    with pytest.raises(SpecError, match=f"attack '{name}' left in 0.2.0"):
+        plan({"study": "s", "dataset": "breast_cancer", "defense": "laplace", "attacks": [name, "norm"]})
+    assert name not in ATTACKS
+    assert "matched_filter" in ATTACKS
+    with pytest.raises(UnknownNameError, match="unknown defense"):
+        DEFENSES[name]
 
 
 def test_registered_class_knows_its_name() -> None:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from tune_vfl.errors import TuneVflError, UnknownNameError, UsageError, did_you_mean
+from tune_vfl.errors import SpecError, TuneVflError, UnknownNameError, UsageError, did_you_mean
 
 T = TypeVar("T")
+
+_LEFT = {("attack", name): ("0.2.0", "matched_filter") for name in ("gradient_em", "gradient_em_known")}
+"""Names that specs of earlier releases have: the release without them, and what stands in their place."""
 
 
 class Registry(Generic[T]):
@@ -71,8 +74,15 @@ class Registry(Generic[T]):
         """Return the class filed under ``name``."""
         self._load()
         if name not in self._known:
-            raise UnknownNameError(self.kind, name, self.names())
+            raise self.unknown(name)
         return self._known[name]
+
+    def unknown(self, name: str) -> SpecError:
+        """Return the error that answers a name under which no class is filed."""
+        if (self.kind, name) not in _LEFT:
+            return UnknownNameError(self.kind, name, self.names())
+        release, now = _LEFT[self.kind, name]
+        return SpecError(f"{self.kind} {name!r} left in {release}; {now} stands in its place")
 
     def __contains__(self, name: str) -> bool:
         self._load()

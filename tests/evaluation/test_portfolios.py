@@ -22,7 +22,7 @@ def names(cell):
 def test_a_spec_without_attacks_gets_every_passive_label_attack_that_fits():
     spec = {"study": "s", "dataset": "breast_cancer", "defense": "laplace"}
     assert names(resolve(parse(spec))) == names(cell_of("default"))
-    usual = {"grad_cluster", "gradient_completion", "gradient_em", "gradient_em_known", "pmc"}
+    usual = {"grad_cluster", "gradient_completion", "matched_filter", "pmc"}
     listed = {"direction", "norm", "spectral", *usual}
     assert set(names(cell_of("default"))) == listed, (
         "an attack joined or left `default`, by its `in_default`: list it here, and raise MEASURE in "
@@ -34,15 +34,14 @@ def test_what_is_for_two_classes_or_another_architecture_is_left_out():
     assert set(names(cell_of("default", dataset="digits"))) == {
         "grad_cluster",
         "gradient_completion",
-        "gradient_em",
-        "gradient_em_known",
+        "matched_filter",
         "pmc",
     }
     assert "direct" in names(cell_of("default", dataset="digits", settings=["model.top=none"]))
 
 
 def test_what_only_a_defense_that_mixes_lets_a_party_know_is_read_under_it_alone():
-    usual = {"grad_cluster", "gradient_completion", "gradient_em", "gradient_em_known", "pmc"}
+    usual = {"grad_cluster", "gradient_completion", "matched_filter", "pmc"}
     for defense, more in (("none", set()), ("mixup", {"unmix"}), ("instahide", {"unmix"})):
         assert set(names(cell_of("default", dataset="digits", defense=defense))) == usual | more
     with pytest.raises(SpecError, match="'unmix' reads mixtures, which only instahide, mixup bring along, not laplace"):
@@ -77,7 +76,7 @@ def test_a_matrix_takes_portfolios():
     raw = {"study": "m", "matrix": {"dataset": ["digits", "breast_cancer"], "defense": ["none", "marvell"]}}
     planned = plan({**raw, "attacks": ["default"], "budget": {"trials": 5}})
     assert [names(s.cell) for s in planned.studies if s.cell.dataset.name == "digits"] == [
-        ["grad_cluster", "gradient_completion", "gradient_em", "gradient_em_known", "pmc"]
+        ["grad_cluster", "gradient_completion", "matched_filter", "pmc"]
     ]
     assert len(planned.studies) == 3
     assert [s.study for s in planned.skipped] == ["m-digits-marvell"]
@@ -93,7 +92,7 @@ def test_the_threat_says_how_much_every_attacker_knows():
     task = Task.open(cell)
     run = untrained(task, Pack((0,), None))
     known = {a.name: AuxiliaryLabels().hand_out(a, run) for a in task.attacks if a.auxiliary_request() is not None}
-    assert set(known) == {"grad_cluster", "gradient_completion", "gradient_em", "gradient_em_known", "pmc"}
+    assert set(known) == {"grad_cluster", "gradient_completion", "matched_filter", "pmc"}
     assert {k: sorted(v.labels.tolist()) for k, v in known.items()} == dict.fromkeys(known, [0] * 4 + [1] * 4)
 
 

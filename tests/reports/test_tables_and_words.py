@@ -68,7 +68,7 @@ def test_nothing_is_recommended_before_a_competent_adversary_was_tried():
     told = story(study_of((0.90, 0.80), (0.88, 0.62)))
     assert told.failing == [
         (
-            "Not tried: direction, grad_cluster, gradient_completion, gradient_em, gradient_em_known, pmc and "
+            "Not tried: direction, grad_cluster, gradient_completion, matched_filter, pmc and "
             "spectral. Search with `attacks: default` before you choose."
         )
     ]
