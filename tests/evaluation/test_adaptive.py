@@ -9,6 +9,7 @@ from tune_vfl.attacks import GradientCompletion, Norm, Pmc
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError
+from tune_vfl.evaluation import adaptive
 from tune_vfl.evaluation.adaptive import _halves, _Tuner, tuned_attack
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.measuring import score_attack
@@ -17,6 +18,7 @@ from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.answers import Answer
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import numpy_rng
+from tune_vfl.spec import References
 
 cell_of = cells("training.epochs=3")
 
@@ -47,6 +49,17 @@ def test_the_same_seeds_find_the_same_attacker(found):
 
 def test_without_an_attack_that_can_be_tuned_there_is_nobody():
     assert tuned("mean") is None
+
+
+@pytest.mark.parametrize("attack", [{"name": "norm", "moments": ["last"]}, {"name": "pmc", "variants": ["logreg"]}])
+def test_a_tuned_attacker_is_held_against_the_best_that_its_party_reaches_by_itself(attack, monkeypatch):
+    """Or against what it reaches itself without messages, as it was tuned."""
+    own = References(floors={"": {"own columns": [0.998, 0.999]}})
+    monkeypatch.setattr(adaptive, "references_once", lambda _task, device: own)
+    assert tuned(attack, most=1).floors == (0.998, 0.999)
+    monkeypatch.setattr(adaptive, "references_once", lambda _task, device: References())
+    by_itself = tuned(attack, most=1).floors
+    assert by_itself == (0.5, 0.5) if attack["name"] == "norm" else 0.8 < min(by_itself) <= max(by_itself) < 0.998
 
 
 def test_the_halves_part_the_rows_and_differ_by_seed():

@@ -11,7 +11,7 @@ from tests.helpers.cells import cells
 from tune_vfl.evaluation import columns_alone
 from tune_vfl.evaluation.columns_alone import ColumnsAlone
 from tune_vfl.evaluation.grants.base import view_of
-from tune_vfl.evaluation.measuring import score_attack
+from tune_vfl.evaluation.measuring import references_of, score_attack
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import untrained
@@ -59,6 +59,12 @@ def test_known_rows_are_not_counted_and_members_do_not_touch_each_other() -> Non
     one_by_one = [table["attack", "own columns", "ridge", "success"][0] for table in alone]
     assert success(run) == pytest.approx(one_by_one, abs=1e-4)
     assert success(run) != pytest.approx(success(run, draw=1), abs=1e-4), "another draw knows other rows"
+
+
+def test_a_floor_is_the_mean_over_two_draws_of_known_rows() -> None:
+    run = untrained(Task.open(cell_of("norm")), PACK)
+    found = references_of(run.task).floors[""]["own columns"]
+    assert found == pytest.approx(np.mean([success(run, 0), success(run, 1)], axis=0))
 
 
 def test_of_many_rows_those_that_are_scored_are_spread_evenly(monkeypatch: pytest.MonkeyPatch) -> None:

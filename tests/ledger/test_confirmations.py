@@ -76,6 +76,9 @@ def test_an_outcome_is_taken_apart_by_seed_and_what_it_does_not_say_of_every_see
     assert second.without_messages("norm") == {"own columns": 0.7}
     assert second.attacks["norm"].candidates["w"] == 0.8
     assert (second.attacks["norm"].r_lower, second.attacks["norm"].noise) == (None, None)
+    outcome.attacks["norm"].metric = "reconstruction"
+    features = records_of(outcome, (1000, 1001), References(floors=floors))[1000]
+    assert features.without_messages("norm") == {}, "an attack on features has its own"
     few = records_of(outcome.model_copy(update={"utility_variance": [1e-4]}), (1000, 1001), References())
     assert [record.variance for record in few.values()] == [None, None]
 

@@ -16,7 +16,7 @@ from tune_vfl.driver.api import resume, search
 from tune_vfl.driver.campaign_run import _Run
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import SpecError, StudyError
-from tune_vfl.evaluation import measuring
+from tune_vfl.evaluation import measuring, packs
 from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
@@ -249,6 +249,23 @@ def test_a_trial_is_held_against_an_untrained_model_of_its_own():
     change = {"model.embedding_dim": 1, "model.bottom_hidden": "[]"}
     outcomes = evaluate_pack(cell, [{}, change, {"training.lr": 0.1}], measure_references(cell))
     assert [o.attacks["pmc"].r_lower for o in outcomes] == [lower, own, lower]
+
+
+def test_trials_that_search_their_training_are_held_against_the_floors_of_the_study_s_own(monkeypatch):
+    """One that trains longer or faster would have its models moved further."""
+    _, cell, _ = planned(training={"epochs": 1})
+    asked = []
+
+    def noticed(task, *, device):
+        asked.append((task.cell.training.lr, task.cell.model.options["embedding_dim"]))
+        return References()
+
+    monkeypatch.setattr(packs, "references_once", noticed)
+    own = cell.training.lr, cell.model.options["embedding_dim"]
+    other = {"training.lr": 0.1, "model.embedding_dim": 4}
+    outcomes = evaluate_pack(cell, [{"training.lr": 0.1}, other])
+    assert [o.outcome for o in outcomes] == ["ok", "ok"]
+    assert set(asked) == {own, (own[0], 4)}
 
 
 def test_cut_moves_layers_between_bottom_and_top():
