@@ -72,7 +72,8 @@ def measured(task: Task, table: str, setting: Mapping[str, Any], lower: Referenc
     for attack in task.watching:
         columns = variants_of(score_attack(attack, run), attack.name)
         r_lower = lower.of(attack.name, len(task.cell.seeds))
-        score = summarize(attack, columns, num_classes=2, guess=guess_of(task), r_lower=r_lower)
+        without = lower.of_party("", len(task.cell.seeds))
+        score = summarize(attack, columns, num_classes=2, guess=guess_of(task), r_lower=r_lower, without=without)
         found[attack.name] = [score.advantage, score.floor, score.values] if score else [0.0, 0.5, []]
     leakage, spent = max(advantage for advantage, _, _ in found.values()), time.process_time() - start
     COST.clear()

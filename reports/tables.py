@@ -76,7 +76,7 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
         ends = [(t.number, t.outcome) for t in record.ok if now.ranks[t.number] == 0]
         undefended = [(None, record.baseline)] if record.baseline else []
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
-    names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "guess", "r_lower"]
+    names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "floor_by", "guess", "r_lower"]
     marks = ["variant", "upper_bound", "weak_attack", *_SCALARS]
     frame = frame_of(rows, columns=["study", "number", "attack", *names, *marks])
     return frame.astype({"number": "Int64", "r_lower": "Float64", **dict.fromkeys(_SCALARS, "Float64")})
@@ -101,6 +101,7 @@ def _attack_rows(study: str, number: int | None, outcome: Outcome) -> list[dict[
         "advantage",
         "advantage_std",
         "floor",
+        "floor_by",
         "guess",
         "r_lower",
         "variant",

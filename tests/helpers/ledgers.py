@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.helpers.simulated import simulated_cell, simulated_spec
+from tune_vfl.evaluation.coverage import coverage_of
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.plans import PlannedStudy
@@ -13,4 +14,6 @@ def open_ledger(name: str = "study", **fields: Any) -> Ledger:
     """Make or open the ledger of a simulated study under ``TUNE_VFL_HOME``."""
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
-    return Ledger.create_or_open(PlannedStudy(spec, cell, space_of(spec, cell)), storage_at(spec.storage))
+    return Ledger.create_or_open(
+        PlannedStudy(spec, cell, space_of(spec, cell), coverage=coverage_of(spec, cell)), storage_at(spec.storage)
+    )

@@ -111,6 +111,10 @@ def _show(answer: dict[str, Any], said: Collection[str]) -> None:
         scalars = {key: head for key, head in _SCALARS.items() if any(_has(s, key) for s in answer["attacks"].values())}
         head = ("attack", "metric", "success", "floor", "advantage", *scalars.values(), "variant", "remarks")
         emit_table(head, _rows(answer["attacks"], list(scalars)))
+        for floor, by in dict.fromkeys(
+            (s["floor"], s["floor_by"]) for s in answer["attacks"].values() if s["floor_by"]
+        ):
+            emit(f"floor {floor:.3f}: {by}")
     for sentence in dict.fromkeys([*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())]):
         if sentence not in said:
             note(sentence)
