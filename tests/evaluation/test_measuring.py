@@ -148,8 +148,9 @@ def test_the_guess_and_the_rarest_class_are_counted_on_the_rows_in_use() -> None
 def test_r_lower_is_the_mean_over_untrained_models_of_the_attacks_that_read_one() -> None:
     task = Task.open(cell_of("norm", PMC, {"name": "active", "variants": ["logreg"]}))
     pmc = task.attacks[1]
-    found = references_of(task).r_lower
-    assert set(found) == {"pmc", "active"}
+    references = references_of(task)
+    found = references.r_lower
+    assert set(found) == set(references.noise) == {"pmc", "active"}
     untouched = [untrained(task, Pack(SEEDS, 1), [pmc], start) for start in range(STARTS)]
     assert (STARTS, pmc.draws) == (5, 2)
     successes = [
@@ -158,6 +159,8 @@ def test_r_lower_is_the_mean_over_untrained_models_of_the_attacks_that_read_one(
     ]
     assert measure_references(task.cell).r_lower == found
     assert found["pmc"] == pytest.approx(np.mean(successes, axis=0))
+    deviation = np.std(successes, axis=0, ddof=1)
+    assert references.noise["pmc"] == pytest.approx(np.hypot(deviation, deviation / STARTS**0.5)), "one's and a mean's"
     assert not np.allclose(successes[0], successes[1])
 
 
@@ -175,7 +178,10 @@ def test_a_party_s_floors_are_what_its_attacks_reach_on_untrained_and_on_moved_m
         score_attack(task.attacks[1], run, [n % 2])["attack", "pmc", "logreg", "success"] for n, run in enumerate(runs)
     ]
     assert found.floors[""]["pmc on a model moved by noise"] == pytest.approx(np.mean(pmc, axis=0))
-    assert references_of(Task.open(cell_of(*oracle_and_features))).floors == {}, "neither is a way to guess labels"
+    without = references_of(Task.open(cell_of(*oracle_and_features)))
+    assert without.floors == {}, "neither is a way to guess labels"
+    assert set(without.r_lower) == {"bmi"}
+    assert without.noise == {}, "no model takes part in what is measured once"
     assert set(references_of(Task.open(cell_of("norm"))).floors[""]) == {"own columns"}, "though no attack reads them"
 
 
