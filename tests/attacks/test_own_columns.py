@@ -99,3 +99,9 @@ def test_of_two_sets_of_columns_the_telling_one_is_taken() -> None:
 def test_ranks_are_shares_of_smaller_rows() -> None:
     rows = torch.tensor([[3.0], [1.0], [1.0], [100.0]])
     assert ranked(rows).flatten().tolist() == [0.625, 0.25, 0.25, 0.875]
+
+
+def test_ridges_and_certainties_among_which_one_is_chosen_lie_in_order() -> None:
+    for among in (own_columns.RIDGES, own_columns.SHARPNESS):
+        assert list(among) == sorted(set(among))
+        assert 0 < among[0] < 1 < among[-1]

@@ -187,8 +187,8 @@ def test_scores_that_estimate_probabilities_become_logits_of_several_certainties
     scores = torch.tensor([[[0.2, 0.8]]])
     found = _trust().sharpened(scores)
     factors = [float(s[0, 0, 1] / 0.8) for s in found]
-    assert len(factors) > 2
-    assert factors == sorted(factors)
+    assert factors == sorted(set(factors))
+    assert 2 < len(factors) < 6, "a few: each is tried with all powers of all evidence"
     for factor, logits in zip(factors, found, strict=True):
         torch.testing.assert_close(logits, factor * scores)
 
@@ -201,4 +201,4 @@ def test_powers_reach_from_nothing_to_more_than_all() -> None:
     for powers in (POWERS, FAINT):
         assert powers[0] == 0
         assert powers[-1] > 1 in powers
-        assert list(powers) == sorted(powers)
+        assert list(powers) == sorted(set(powers))
