@@ -13,6 +13,7 @@ from tune_vfl.evaluation.columns_alone import ColumnsAlone
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.measuring import references_of, score_attack
 from tune_vfl.evaluation.run import Run
+from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import untrained
 from tune_vfl.protocol.members import Pack
@@ -76,3 +77,14 @@ def test_of_many_rows_those_that_are_scored_are_spread_evenly(monkeypatch: pytes
     steps = np.diff(answer.ids[0, :100].numpy())
     assert (steps.min(), steps.max(), answer.ids.shape[-1]) == (3, 4, 120), "of 398 rows, and the known ones"
     assert success(run) == pytest.approx(whole, abs=0.05)
+
+
+def test_known_labels_say_which_class_is_which() -> None:
+    """Taught the other way round it is wrong, and no credit is given for that."""
+    run = untrained(Task.open(cell_of("norm")), PACK)
+    run = with_columns(20.0 * run.y_train.unsqueeze(-1))
+    alone = ColumnsAlone()
+    view = view_of(alone, run)
+    wrong = view.holding(auxiliary=replace(view.auxiliary, labels=1 - view.auxiliary.labels))
+    answer = alone.run(wrong)["ridge"]
+    assert max(score_answer(answer, run.y_train, run.y_test, 2, list(PACK.seeds))["success"]) < 0.01
