@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tune_vfl.errors import SpecError, UnknownNameError
+from tune_vfl.errors import SpecError
 from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.shares import Demand, even_shares
@@ -192,7 +192,7 @@ def _unknown_names(raw: Mapping[str, Any]) -> Iterator[str]:
     for registry, entry in asked:
         name = entry.get("name") if isinstance(entry, Mapping) else entry
         if isinstance(name, str) and name not in registry:
-            yield str(UnknownNameError(registry.kind, name, registry.names()))
+            yield str(registry.unknown(name))
 
 
 def _fitting(spec: StudySpec) -> tuple[PlannedStudy | None, list[Skipped]]:

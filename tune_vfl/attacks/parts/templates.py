@@ -61,21 +61,22 @@ class Templates:
         fitted = self._solved(others)
         if known is not None:
             return [self._said(fitted, None, None)]
-        precision = self._measured(own, fitted)
+        precision = self._measured(own, others, fitted)
         found = [self._said(fitted, None, None), self._said(fitted, precision, None)]
         return [*found, self._said(fitted, None, shares)] if self._classes == 2 else found
 
-    def _measured(self, own: _System, fitted: Tensor) -> Tensor:
-        """Measure the noise from what the templates of other folds leave of a fold's gradients; return its precision.
+    def _measured(self, own: _System, others: _System, fitted: Tensor) -> Tensor:
+        """Measure the noise from what the templates of other folds leave of gradients; return its precision by fold.
 
-        The size is each step's own, the shape moves slowly.
+        The size is each step's own, by the rows of each fold. The shape moves slowly, and is that of the rows of the
+        other folds, left by the same templates: no row's own label is in it.
         """
-        explained = fitted.mT @ own.cross
-        left = (own.squares - explained - explained.mT + fitted.mT @ own.matrix @ fitted).sum(2)  # (T, S, d, d)
-        self._noise = (left.diagonal(dim1=-1, dim2=-2).sum(-1) / self._rows / self._width).clamp(min=1e-12)
-        by_knot = torch.einsum("sa,tsde->tade", self._hats, left / self._noise[..., None, None])
-        shape = by_knot / torch.einsum("sa,ts->ta", self._hats, self._rows)[..., None, None]
-        return torch.einsum("sa,tade->tsde", self._hats, torch.linalg.inv(shrunk(shape.double())).float())
+        left = own.left(fitted).diagonal(dim1=-1, dim2=-2).sum((-1, 2))
+        self._noise = (left / self._rows / self._width).clamp(min=1e-12)
+        by_knot = torch.einsum("sa,tsfde->tafde", self._hats, others.left(fitted) / self._noise[..., None, None, None])
+        counts = torch.einsum("sa,tsfk->taf", self._hats, others.counts)
+        shape = by_knot / counts.clamp(min=1e-6)[..., None, None]
+        return torch.einsum("sa,tafde->tsfde", self._hats, torch.linalg.inv(shrunk(shape.double())).float())
 
     def _class_sums(self, shares: Tensor) -> Tensor:
         """Return ``(T, S, F, K, w)`` sums of the visits' columns times the class probabilities of their rows."""
@@ -107,35 +108,35 @@ class Templates:
 
         Args:
             fitted: ``(T, S, F, p + K, d)`` slopes and templates.
-            precision: ``(T, S, d, d)`` P; None is 1.
+            precision: ``(T, S, F, d, d)`` P; None is 1.
             shares: ``(T, n, K)`` class probabilities, by which the score of a visit is a normal number of one mean and
                 variance for each of two classes; None: the variance is the same.
         """
         v, p = self._visits, self._visits.explaining
         slopes, templates = fitted[..., :p, :], fitted[..., p:, :]
-        shaped = templates if precision is None else templates @ precision.unsqueeze(2)
+        shaped = templates if precision is None else templates @ precision
         along = -(slopes @ shaped.mT)
         along[..., :1, :] -= (shaped * templates).sum(-1).unsqueeze(-2) / 2
         weights = torch.cat([along, shaped.mT], -2) / self._noise[:, :, None, None, None]  # (T, S, F, w, K)
         said = v.columns @ weights.permute(0, 1, 3, 2, 4).flatten(3)
-        of_fold = said.view(*v.rows.shape, -1, self._classes) * v.folds.unsqueeze(-1)
-        by_visit = of_fold.sum(-2)
-        return v.total(by_visit if shares is None else self._curved(by_visit, shares))
+        by_fold = said.view(*v.rows.shape, -1, self._classes)  # (T, S, B, F, K): by the templates without each fold
+        if shares is not None:
+            by_fold = self._curved(by_fold, shares)
+        return v.total((by_fold * v.folds.unsqueeze(-1)).sum(-2))
 
     def _curved(self, said: Tensor, shares: Tensor) -> Tensor:
-        """Return log densities of two classes, of scores ``(T, S, B, 2)`` of visits."""
+        """Return log densities of two classes, of scores ``(T, S, B, F, 2)`` of visits: those of the other folds."""
         v = self._visits
-        score = said[..., 1:] - said[..., :1]
-        held = v.folds.unsqueeze(-1) * v.gather(shares).unsqueeze(-2)  # (T, S, B, F, 2)
-        powers = torch.stack([held, held * score.unsqueeze(-1), held * score.square().unsqueeze(-1)]).sum(3)
-        count, first, second = torch.einsum("sa,xtsfk->xtafk", self._hats, powers.sum(3, keepdim=True) - powers)
+        score = said[..., 1] - said[..., 0]
+        others = v.folds.sum(-1, keepdim=True) - v.folds
+        held = others.unsqueeze(-1) * v.gather(shares).unsqueeze(-2)  # (T, S, B, F, 2)
+        powers = torch.stack([(held * score.unsqueeze(-1) ** power).sum(2) for power in range(3)])
+        count, first, second = torch.einsum("sa,xtsfk->xtafk", self._hats, powers)
         count = count.clamp(min=1)
         mean = first / count
         spread = (second / count - mean.square()).clamp(min=1e-12)
-        mean, spread = (torch.einsum("sa,tafk->tsfk", self._hats, x) for x in (mean, spread))
-        mean, spread = ((v.folds @ x) for x in (mean, spread))  # (T, S, B, 2)
-        density = -((score - mean).square() / spread.clamp(min=1e-12) + spread.clamp(min=1e-12).log()) / 2
-        return density * v.folds.sum(-1, keepdim=True)
+        mean, spread = (torch.einsum("sa,tafk->tsfk", self._hats, x).unsqueeze(2) for x in (mean, spread))
+        return -((score.unsqueeze(-1) - mean).square() / spread.clamp(min=1e-12) + spread.clamp(min=1e-12).log()) / 2
 
 
 class _System:
@@ -159,6 +160,11 @@ class _System:
         lower = torch.cat([sums[..., :p], torch.diag_embed(counts)], -1)
         cross = torch.cat([products[..., :p, p:], sums[..., p:]], -2)
         return cls(torch.cat([upper, lower], -2), cross, counts, products[..., p:, p:])
+
+    def left(self, fitted: Tensor) -> Tensor:
+        """Return ``(T, S, F, d, d)`` products of what slopes and templates, ``(T, S, F, p + K, d)``, leave."""
+        explained = fitted.mT @ self.cross
+        return self.squares - explained - explained.mT + fitted.mT @ self.matrix @ fitted
 
 
 def _products(columns: Tensor, folds: Tensor) -> Tensor:
