@@ -43,13 +43,14 @@ def test_each_entrys_command_plans_what_was_measured(name: str) -> None:
     for path in files:
         entry = Entry.read(path)
         study = entry.record
-        assert (entry.text(), study.cell.defense) == (path.read_text(encoding="utf-8"), path.stem)
+        assert study.cell.defense == path.stem
         assert study.ok, "an entry has a result"
         try:
             planned = plan_study(read_study(again(entry.command)))
         except DataError as error:
             pytest.skip(f"{name} needs public data: {error}")
-        if entry.measure == MEASURE:
+        if entry.measure == MEASURE:  # those of an earlier one lack what is kept since
+            assert entry.text() == path.read_text(encoding="utf-8")
             different = planned.difference(entry.packed.studies[0].planned)
             assert different == [], (
                 f"{path}: search it again, `{entry.command}`, and add it, or remove it; where every entry differs, "
