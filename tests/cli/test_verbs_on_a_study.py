@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tune_vfl.cli.main import main
+from tune_vfl.service.studies import campaign_record
 
 SPEC = {
     "study": "tiny",
@@ -99,8 +100,11 @@ def test_frontier_files_hold_the_same_points(searched, run, tmp_path):
 def test_frontier_of_one_attack_is_that_attacks(searched, run):
     code, out, _ = run("frontier", "tiny", "--attack", "norm", "--format", "json")
     assert code == 0
+    scores = {t.number: t.outcome.attacks["norm"] for t in campaign_record("tiny").studies[0].ok}
     for point in json.loads(out):
-        assert point["leakage"] == pytest.approx(max(0.0, 2 * point["attacks"]["norm"] - 1), abs=1e-9)
+        floor = scores[point["number"]].floor
+        wanted = max(0.0, (point["attacks"]["norm"] - floor) / (1 - floor))
+        assert point["leakage"] == pytest.approx(wanted, abs=1e-9)
     code, _, err = run("frontier", "tiny", "--attack", "nrom")
     assert code == 2
     assert "'norm'" in err
