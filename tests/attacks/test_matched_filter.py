@@ -77,7 +77,7 @@ def test_gradients_of_nothing_harm_no_success_of_own_columns():
         for received in (noise, torch.zeros(shape)):
             visits = replace(view.granted("visits"), received=received)
             found.append(success(FILTER().run(view.holding(visits=visits))["filter"], y))
-        assert found[0] > found[1] - 0.02
+        assert found[0] > found[1] - 0.03
 
 
 def test_known_rows_are_not_counted_and_the_rest_may_be_a_sample():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 
-from tune_vfl.attacks.base import Attack, AttackCapabilities
+from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest
 from tune_vfl.attacks.parts.own_columns import OwnColumns
 from tune_vfl.protocol.answers import Answer
 from tune_vfl.protocol.view import View
@@ -20,10 +21,22 @@ class ColumnsAlone(Attack[Strict]):
     """Guesses labels by a kernel ridge regression on the party's columns; no attack of the registry but a floor.
 
     Tokens of a text stand for words, and their numbers say nothing: there is none on texts.
+
+    Args:
+        among: the party's attacks: it knows as many rows of a class as one of them was given, or the threat's number.
     """
 
     name = "own columns"
     capabilities: ClassVar = AttackCapabilities(sees=frozenset({"features", "auxiliary"}), parties="joined")
+
+    def __init__(self, among: Sequence[Attack[Strict]] = ()) -> None:
+        super().__init__()
+        asked = [request.per_class for a in among if (request := a.auxiliary_request()) and request.how == "per_class"]
+        self._known = max((n for n in asked if n is not None), default=None) if asked and None not in asked else None
+
+    def auxiliary_request(self) -> AuxiliaryRequest:
+        """Return the largest number of labeled rows that these attacks ask for."""
+        return AuxiliaryRequest(per_class=self._known)
 
     @property
     def draws(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
+from tune_vfl.errors import DataError
 from tune_vfl.evaluation.columns_alone import ColumnsAlone
 from tune_vfl.evaluation.drifting import DRIFTED, drifted
 from tune_vfl.evaluation.federated import train
@@ -173,8 +175,11 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
             _add(floors, attack, task, found, f" {UNTRAINED}")
     numbers = all(columns.x.is_floating_point() for columns in task.dataset.passive)
     if numbers and any(map(_could_do_alone, task.attacks)):
-        alone = ColumnsAlone()
-        _add(floors, alone, task, _without_messages(task, [alone], untrained, alone.draws))
+        alone = ColumnsAlone(task.attacks)
+        with suppress(
+            DataError
+        ):  # fewer rows than labels to know: no attack of the study knows any, or it would say so
+            _add(floors, alone, task, _without_messages(task, [alone], untrained, alone.draws))
     watching = [attack for attack in readers if not attack.capabilities.acts]
     if watching:
         moved = _without_messages(task, watching, partial(drifted, device=device), DRIFTED)
