@@ -1,4 +1,4 @@
-"""What an evaluation answers: the outcome of one trial, with its scores.
+"""The outcome of one trial, with its scores.
 
 Every trial ends as exactly one of :data:`OUTCOMES`; only ``ok`` has objectives, and then all of them, all finite.
 """
@@ -55,7 +55,7 @@ class Score(BaseModel):
 
 
 class AttackScore(Score):
-    """How well one attack did: the success over the seeds of the variant it chooses itself, else of its best one.
+    """Success of one attack over the seeds: of the variant it chooses itself, else of its best one.
 
     With several passive parties it is the score of the one whose advantage is largest, and variants are called by party
     and variant, such as ``bank/logreg``.

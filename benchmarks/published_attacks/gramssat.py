@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from benchmarks.published_attacks.held import Held, seeded
+from benchmarks.published_attacks.held import PartyData, seeded
 from tune_vfl.attacks.base import Attack, AttackCapabilities
 from tune_vfl.attacks.parts.mixmatch import sharpen, soft_cross_entropy
 from tune_vfl.protocol.view import Answer, View
@@ -21,8 +21,8 @@ TEMPERATURE, MIXED, UNLABELED = 0.8, 0.75, 50.0
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a surrogate is trained.
+class SurrogateTraining:
+    """Training of a surrogate model.
 
     Attributes:
         relative: the gradient term is divided by the received gradients' mean square, so that it is of order 1.
@@ -35,7 +35,10 @@ class Recipe:
     passes: int
 
 
-RECIPES = {"released": Recipe(relative=False, lr=1e-3, passes=1), "relative": Recipe(relative=True, lr=2e-3, passes=3)}
+RECIPES = {
+    "released": SurrogateTraining(relative=False, lr=1e-3, passes=1),
+    "relative": SurrogateTraining(relative=True, lr=2e-3, passes=3),
+}
 
 
 class Gramssat(Attack[Strict]):
@@ -55,7 +58,7 @@ class Gramssat(Attack[Strict]):
 
     def run(self, view: View) -> dict[str, Answer]:
         """Return the surrogate's class probabilities for the final embeddings, a variant a recipe."""
-        held = Held.of(view)
+        held = PartyData.of(view)
         found = {}
         for name, recipe in RECIPES.items():
             with seeded(view, name):
@@ -70,7 +73,7 @@ def surrogate(width: int, classes: int) -> nn.Sequential:
     return nn.Sequential(*(part for a, b in pairwise(sizes) for part in (nn.BatchNorm1d(a), nn.Linear(a, b))))
 
 
-def trained(held: Held, recipe: Recipe) -> nn.Sequential:
+def trained(held: PartyData, recipe: SurrogateTraining) -> nn.Sequential:
     """Return the trained surrogate in evaluation mode."""
     model = surrogate(held.embedding.shape[1], held.classes)
     parameters = list(model.parameters())
@@ -86,7 +89,7 @@ def trained(held: Held, recipe: Recipe) -> nn.Sequential:
     return model.eval()
 
 
-def batches(held: Held, passes: int) -> Iterator[tuple[Tensor, ...]]:
+def batches(held: PartyData, passes: int) -> Iterator[tuple[Tensor, ...]]:
     """Yield batches: an epoch's embeddings and then those of the known rows, gradients, final embeddings."""
     rows = len(held.embedding)
     for _ in range(passes):
@@ -95,7 +98,7 @@ def batches(held: Held, passes: int) -> Iterator[tuple[Tensor, ...]]:
                 yield torch.cat([sent[at], sent[held.ids]]), received[at], held.embedding[at]
 
 
-def gradient_distance(model: nn.Module, sent: Tensor, received: Tensor, held: Held) -> Tensor:
+def gradient_distance(model: nn.Module, sent: Tensor, received: Tensor, held: PartyData) -> Tensor:
     """Return the squared distance of the surrogate's gradients to the received ones, of rows' own losses.
 
     Args:
@@ -111,7 +114,7 @@ def gradient_distance(model: nn.Module, sent: Tensor, received: Tensor, held: He
     return (gradient - received).square().sum()
 
 
-def mixmatch_loss(model: nn.Module, unknown: Tensor, held: Held) -> Tensor:
+def mixmatch_loss(model: nn.Module, unknown: Tensor, held: PartyData) -> Tensor:
     """Return MixMatch's loss on known rows and on a batch of final embeddings ``(B, d)``."""
     at = torch.randint(len(held.ids), (BATCH,))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What a passive party holds of one training, and how it answers: shared by the published attacks."""
+"""A passive party's data of one training, and its answers: shared by the published attacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tune_vfl.protocol.view import Answer, View
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class PartyData:
     """A passive party's view of one training, without leading axes.
 
     Attributes:
@@ -34,7 +34,7 @@ class Held:
     classes: int
 
     @classmethod
-    def of(cls, view: View) -> Held:
+    def of(cls, view: View) -> PartyData:
         """Read a view with the grants ``visits``, ``features``, ``bottom`` and ``auxiliary``."""
         visits, known = view.granted("visits"), view.auxiliary
         embedding = in_chunks(view.bottom().eval(), view.features.train, 0).flatten(1)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from benchmarks.published_attacks.held import Held, seeded
+from benchmarks.published_attacks.held import PartyData, seeded
 from tune_vfl.attacks.base import Attack, AttackCapabilities
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.protocol.view import Answer, View
@@ -34,7 +34,7 @@ class Sdar(Attack[Strict]):
 
     def run(self, view: View) -> dict[str, Answer]:
         """Return the head's class probabilities, a variant each."""
-        held, x = Held.of(view), view.features.train
+        held, x = PartyData.of(view), view.features.train
         scores = {}
         for name, weight in (("simulated", WEIGHT), ("no_critic", 0.0)):
             simulator = view.bottom()
@@ -46,7 +46,7 @@ class Sdar(Attack[Strict]):
         return {name: held.answer(of_rows) for name, of_rows in scores.items()}
 
 
-def trained(held: Held, simulator: nn.Module, known: Tensor, weight: float) -> nn.Module:
+def trained(held: PartyData, simulator: nn.Module, known: Tensor, weight: float) -> nn.Module:
     """Return the label head ``(B, d) -> (B, K)`` after the training.
 
     Args:

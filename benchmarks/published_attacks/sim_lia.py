@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from benchmarks.published_attacks.held import Held, unit
+from benchmarks.published_attacks.held import PartyData, unit
 from tune_vfl.attacks.base import Attack, AttackCapabilities
 from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import Strict
@@ -31,7 +31,7 @@ class SimLia(Attack[Strict]):
 
     def run(self, view: View) -> dict[str, Answer]:
         """Return an answer by ``nearest`` and one by ``clusters`` for each thing compared."""
-        held = Held.of(view)
+        held = PartyData.of(view)
         compared = {
             "gradient": unit(held.received[-1]),
             "gradient@mean": unit(unit(held.received).mean(0)),
@@ -42,14 +42,14 @@ class SimLia(Attack[Strict]):
         return {name: held.answer(scores) for name, scores in found.items()}
 
 
-def nearest(x: Tensor, held: Held) -> Tensor:
+def nearest(x: Tensor, held: PartyData) -> Tensor:
     """Return ``(N, K)`` the largest cosine of each row with the known rows of a class; ``x`` has rows of length 1."""
     cosines = x @ x[held.ids].T
     of_class = [cosines[:, held.labels == k] for k in range(held.classes)]
     return torch.stack([c.amax(1) if c.shape[1] else -torch.ones(len(x)) for c in of_class], 1)
 
 
-def clusters(x: Tensor, held: Held) -> Tensor:
+def clusters(x: Tensor, held: PartyData) -> Tensor:
     """Return ``(N, K)`` minus the distance to the cluster of each class, matched by the known rows."""
     members = one_hot(held.labels, held.classes).double()
     known = x[held.ids].double()

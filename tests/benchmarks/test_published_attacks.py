@@ -12,7 +12,7 @@ from benchmarks.published_attacks.__main__ import ATTACKS, DEFAULT, table
 from benchmarks.published_attacks.cells import CELLS, task_of
 from benchmarks.published_attacks.gramssat import gradient_distance
 from benchmarks.published_attacks.hassle import Hassle
-from benchmarks.published_attacks.held import Held, answer_of
+from benchmarks.published_attacks.held import PartyData, answer_of
 from benchmarks.published_attacks.lea import mapping
 from benchmarks.published_attacks.sdar import Sdar
 from benchmarks.published_attacks.sim_lia import SimLia
@@ -97,7 +97,7 @@ def test_gradients_of_the_right_surrogate_are_matched_and_of_another_one_are_not
     pseudo = torch.cdist(sent, known).argmin(1)
     with torch.no_grad():
         received = (top(sent).softmax(-1) - one_hot(pseudo, CLASSES)) @ top.weight
-    held = Held(sent[None], received[None], sent, torch.arange(3), labels, CLASSES)
+    held = PartyData(sent[None], received[None], sent, torch.arange(3), labels, CLASSES)
     assert gradient_distance(top, torch.cat([sent, known]), received, held).item() == pytest.approx(0, abs=1e-9)
     other = gradient_distance(top, torch.cat([sent, known]), received + 1, held)
     assert other.item() == pytest.approx(8 * WIDTH, rel=1e-4)

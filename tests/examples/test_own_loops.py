@@ -49,7 +49,7 @@ def spec(csv: Path, loop: str, defense: str, **fields: Any) -> dict[str, Any]:
 
 
 # Noise about as large as the gradients, so that something is found, and not the same with every seed.
-NOISE = {"name": "laplace", "space": {"scale": {"float": [0.003, 0.01]}}}
+NOISE = {"name": "laplace", "space": {"scale": {"float": [0.002, 0.005]}}}
 
 
 def test_a_searched_and_exported_setting_gives_its_utility_and_leakage_again(
@@ -77,7 +77,7 @@ def shows_again(loop: str, config: Path, csv: Path, capsys: pytest.CaptureFixtur
     for here, searched, error in zip(found.objectives, measured.in_search, errors, strict=True):
         assert abs(here - searched) <= 2 * error
     assert found.leakage is not None
-    assert 0.05 < found.leakage < 0.95, "what finds nothing, or everything, does not drift"
+    assert 0.1 < found.leakage < 0.95, "what finds nothing, or everything, does not drift"
     assert f"leakage {found.leakage:.4f}; in the search {measured.leakage:.4f}" in capsys.readouterr().out
 
 

@@ -37,20 +37,36 @@ def again(command: str) -> dict[str, object]:
     return apply_settings(read_yaml(ROOT / words[2]), words[4::2])
 
 
+def assert_kept(before: object, now: object) -> None:
+    """Assert that reading and writing an entry loses and changes nothing that it holds."""
+    if isinstance(before, dict):
+        assert isinstance(now, dict)
+        for name, value in before.items():
+            assert_kept(value, now[name])
+    elif isinstance(before, list):
+        assert isinstance(now, list)
+        for one, other in zip(before, now, strict=True):
+            assert_kept(one, other)
+    else:
+        assert now == before
+
+
 @pytest.mark.parametrize("name", sorted({path.parent.name for path in FILES}))
 def test_each_entrys_command_plans_what_was_measured(name: str) -> None:
     files = sorted((BOARD / name).glob("*.json"))
     for path in files:
         entry = Entry.read(path)
         study = entry.record
+        text = path.read_text(encoding="utf-8")
         assert study.cell.defense == path.stem
+        assert_kept(json.loads(text), json.loads(entry.text()))
         assert study.ok, "an entry has a result"
         try:
             planned = plan_study(read_study(again(entry.command)))
         except DataError as error:
             pytest.skip(f"{name} needs public data: {error}")
         if entry.measure == MEASURE:  # those of an earlier one lack what is kept since
-            assert entry.text() == path.read_text(encoding="utf-8")
+            assert entry.text() == text
             different = planned.difference(entry.packed.studies[0].planned)
             assert different == [], (
                 f"{path}: search it again, `{entry.command}`, and add it, or remove it; where every entry differs, "

@@ -182,7 +182,7 @@ class Decision:
 
     @property
     def mark(self) -> str:
-        """What figures and tables call that setting."""
+        """The title of that setting in figures and tables."""
         return "compromise" if self.setting is None else "recommended"
 
     @property

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.behind_parts import behind_parts
+from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
-from tune_vfl.attacks.parts.own_columns import OwnColumns, readable
+from tune_vfl.attacks.parts.own_columns import ColumnRegression, readable
 from tune_vfl.attacks.parts.templates import Templates
 from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
 from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
@@ -82,23 +83,25 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             x, embedded, keys, ids, labels = (part.unsqueeze(0) for part in (x, embedded, keys, ids, labels))
             visits = visits.batched()
         rows = keys.argsort(dim=-1, stable=True)[:, : max(self.params.rows, labels.shape[-1] + 1)]
-        y = _in_order(ids, labels, rows[:, : labels.shape[-1]])
+        y = labels.gather(-1, ids.argsort(-1))  # equal keys leave known rows in the order of their positions
         prior = view.class_prior.clamp(min=RAREST).log().expand(len(rows), -1).unsqueeze(1)
         mechanism = visits.mechanism or Mechanism()
         swaps = None if mechanism.swaps is None else mechanism.swaps.float()
         trust = Trust(prior, y, swaps)
-        x, embedded, received = (_of_rows(part, rows) for part in (x.flatten(2), embedded.flatten(2), visits.received))
-        own = OwnColumns.held(x, embedded)
+        x, embedded, received = (taken(part, rows) for part in (x.flatten(2), embedded.flatten(2), visits.received))
+        own = ColumnRegression.held(x, embedded)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
             logits = behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)
             found = {self.choice: logits, "parts": logits}
         else:
             templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
-            found = self._fitted(templates, own, OwnColumns([*readable(x), embedded, received.mean(1)]), trust)
+            found = self._fitted(templates, own, ColumnRegression([*readable(x), embedded, received.mean(1)]), trust)
         return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
 
-    def _fitted(self, templates: Templates, own: OwnColumns, with_means: OwnColumns, trust: Trust) -> dict[str, Tensor]:
+    def _fitted(
+        self, templates: Templates, own: ColumnRegression, with_means: ColumnRegression, trust: Trust
+    ) -> dict[str, Tensor]:
         """Return logits ``(T, n, K)`` of the filter, of it with a regression on mean gradients, and the better ones."""
         classes, known = trust.prior.shape[-1], trust.labels.shape[-1]
         ids = torch.arange(known).expand(trust.labels.shape)
@@ -115,16 +118,6 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         means = trust.balanced(with_means.by_known(ids, trust.labels, classes))
         both = trust.balanced(alone + means)
         return {self.choice: trust.likelier(alone, both), "filter": alone, "with_means": both}
-
-
-def _of_rows(values: Tensor, rows: Tensor) -> Tensor:
-    """Return ``(T, ..., n, d)`` of ``(T, ..., N, d)`` values, and rows ``(T, n)``."""
-    return torch.stack([of.index_select(-2, at) for of, at in zip(values, rows, strict=True)])
-
-
-def _in_order(ids: Tensor, labels: Tensor, order: Tensor) -> Tensor:
-    """Return ``(T, A)`` labels in another order of their rows."""
-    return labels.gather(-1, (ids.unsqueeze(-2) == order.unsqueeze(-1)).int().argmax(-1))
 
 
 def _answer(logits: Tensor, rows: Tensor, known: int, lead: tuple[int, ...]) -> Answer:

@@ -151,7 +151,7 @@ def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
 
 @dataclass
 class Floors:
-    """What attacks are held against, by model and seed, shared by all settings of a model.
+    """Reference scores of attacks by model and seed, shared by all settings of a model.
 
     Attributes:
         known: of each model (see :func:`_model`) and seed.

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest
-from tune_vfl.attacks.parts.own_columns import OwnColumns
+from tune_vfl.attacks.parts.own_columns import ColumnRegression
 from tune_vfl.protocol.answers import Answer
 from tune_vfl.protocol.view import View
 from tune_vfl.spec import Strict
@@ -32,7 +32,8 @@ class ColumnsAlone(Attack[Strict]):
     def __init__(self, among: Sequence[Attack[Strict]] = ()) -> None:
         super().__init__()
         asked = [request.per_class for a in among if (request := a.auxiliary_request()) and request.how == "per_class"]
-        self._known = max((n for n in asked if n is not None), default=None) if asked and None not in asked else None
+        numbers = [number for number in asked if number is not None]
+        self._known = max(numbers, default=None) if len(numbers) == len(asked) else None
 
     def auxiliary_request(self) -> AuxiliaryRequest:
         """Return the largest number of labeled rows that these attacks ask for."""
@@ -53,6 +54,6 @@ class ColumnsAlone(Attack[Strict]):
         rows = rows.gather(1, stacked.unsqueeze(-1).expand(*stacked.shape, rows.shape[-1]))
         labels = known.labels.reshape(len(stacked), -1)
         at = torch.arange(len(spread), ids.shape[-1]).expand(labels.shape)
-        scores = OwnColumns.held(rows).by_known(at, labels, view.num_classes)
+        scores = ColumnRegression.held(rows).by_known(at, labels, view.num_classes)
         hidden = ~torch.zeros(*view.lead, count, dtype=torch.bool).scatter(-1, known.ids, True)
         return {"ridge": Answer(scores.view(*ids.shape, -1), ids, oriented=True, counted=hidden.gather(-1, ids))}

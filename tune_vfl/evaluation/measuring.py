@@ -176,9 +176,8 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
     numbers = all(columns.x.is_floating_point() for columns in task.dataset.passive)
     if numbers and any(map(_could_do_alone, task.attacks)):
         alone = ColumnsAlone(task.attacks)
-        with suppress(
-            DataError
-        ):  # fewer rows than labels to know: no attack of the study knows any, or it would say so
+        # Fewer rows than labels: no attack of the study knows any, or it would be refused.
+        with suppress(DataError):
             _add(floors, alone, task, _without_messages(task, [alone], untrained, alone.draws))
     watching = [attack for attack in readers if not attack.capabilities.acts]
     if watching:

@@ -60,7 +60,7 @@ class SeedRecord(Strict):
 
     @property
     def references(self) -> References:
-        """What its attacks were held against."""
+        """The reference scores of its attacks."""
         return References(
             r_lower={name: [a.r_lower] for name, a in self.attacks.items() if a.r_lower is not None},
             noise={

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tune_vfl.attacks.parts.columns import principal, scaled, shrunk
+from tune_vfl.attacks.parts.columns import WIDEST, principal, scaled, shrunk
 from tune_vfl.attacks.parts.folded_rows import FoldedRows, others
-from tune_vfl.attacks.parts.visits_by_step import WIDEST
 
 if TYPE_CHECKING:
-    from tune_vfl.attacks.parts.own_columns import OwnColumns
+    from tune_vfl.attacks.parts.own_columns import ColumnRegression
     from tune_vfl.attacks.parts.trust import Trust
     from tune_vfl.protocol.mechanism import ClassParts
 
@@ -28,7 +27,7 @@ _RAREST = 1e-9
 
 
 def behind_parts(
-    parts: ClassParts, received: Tensor, added: Tensor, own: OwnColumns, trust: Trust, *, rounds: int
+    parts: ClassParts, received: Tensor, added: Tensor, own: ColumnRegression, trust: Trust, *, rounds: int
 ) -> Tensor:
     """Return logits ``(T, n, K)`` of the classes behind their parts, by the attacker's own random numbers.
 
@@ -79,7 +78,7 @@ class _Parts:
         values = torch.where(finite, parts.values - mean, 0.0)
         return cls(rows.fold(summed), values[:, None, ..., None].float(), odds, rows)
 
-    def fitted(self, own: OwnColumns, trust: Trust, rounds: int) -> Tensor:
+    def fitted(self, own: ColumnRegression, trust: Trust, rounds: int) -> Tensor:
         """Return logits ``(T, n, K)``; no label is needed, and known ones end in the same place.
 
         Args:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+WIDEST = 32
+"""Principal columns that are kept of a group of columns, or of gradients."""
+
 
 def standardized(rows: Tensor) -> Tensor:
     """Return ``(..., N, d)`` columns with mean 0 and variance 1; columns that do not vary become 0."""
@@ -30,6 +33,16 @@ def principal(rows: Tensor, count: int) -> Tensor:
     return main
 
 
+def evenly(rows: int, most: int) -> Tensor:
+    """Return the places of at most so many rows, evenly spread from the first one to the last."""
+    return torch.linspace(0, rows - 1, min(most, rows)).round().long()
+
+
+def taken(values: Tensor, rows: Tensor) -> Tensor:
+    """Return ``(T, ..., n, d)`` of ``(T, ..., N, d)`` values: each member's rows ``(T, n)``."""
+    return torch.stack([of.index_select(-2, at) for of, at in zip(values, rows, strict=True)])
+
+
 def ranked(rows: Tensor) -> Tensor:
     """Return ``(..., N, d)`` columns as shares of the rows that are smaller, equal ones counting one half.
 
@@ -42,7 +55,10 @@ def ranked(rows: Tensor) -> Tensor:
     return shares
 
 
-def shrunk(covariance: Tensor, share: float = 0.05) -> Tensor:
+_SHRUNK = 0.05
+
+
+def shrunk(covariance: Tensor) -> Tensor:
     """Draw a covariance ``(..., d, d)`` towards a multiple of the identity with its trace."""
     mean = covariance.diagonal(dim1=-1, dim2=-2).mean(-1)[..., None, None].clamp(min=1e-12)
-    return (1 - share) * covariance + share * mean * torch.eye(covariance.shape[-1], dtype=covariance.dtype)
+    return (1 - _SHRUNK) * covariance + _SHRUNK * mean * torch.eye(covariance.shape[-1], dtype=covariance.dtype)

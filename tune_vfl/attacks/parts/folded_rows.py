@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from tune_vfl.attacks.parts.columns import taken
+
 FOLDS = 4
 
 
@@ -36,8 +38,8 @@ class FoldedRows:
         """Deal ``(T, ..., N, d)`` rows of the split: ``(T, F, ..., d, n)``, zeros in the place of missing rows."""
         whole = pad(self.order, (0, self.size * FOLDS - self.order.shape[-1]))
         places = whole.view(-1, self.size, FOLDS).mT.flatten(1)
-        taken = torch.stack([of.index_select(-2, at) for of, at in zip(rows, places, strict=True)])
-        dealt = taken.view(*taken.shape[:-2], FOLDS, self.size, -1).movedim(-3, 1).mT.contiguous()
+        found = taken(rows, places)
+        dealt = found.view(*found.shape[:-2], FOLDS, self.size, -1).movedim(-3, 1).mT.contiguous()
         return dealt.mul_(self.mask.view(FOLDS, *[1] * (dealt.dim() - 3), self.size))
 
     def unfold(self, folded: Tensor) -> Tensor:
@@ -46,6 +48,6 @@ class FoldedRows:
         return whole[..., : self.order.shape[-1]]
 
 
-def others(parts: Tensor) -> Tensor:
-    """Return, for sums by fold ``(T, F, ...)``, the sums over all other folds."""
-    return parts.sum(1, keepdim=True) - parts
+def others(parts: Tensor, folds: int = 1) -> Tensor:
+    """Return, for sums by fold, whose axis is ``folds``, the sums over all other folds."""
+    return parts.sum(folds, keepdim=True) - parts

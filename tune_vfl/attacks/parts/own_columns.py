@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from tune_vfl.attacks.parts.columns import principal, ranked, standardized
+from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, ranked, standardized
 
 LANDMARKS = 300
 """Rows, evenly spread over the order of the split, to which rows are compared."""
-WIDEST = 32
-"""Principal columns that are kept of a group of columns."""
 RIDGES = tuple(10 ** (-4 + step / 2) for step in range(12))
 """Ridges, in units of a row's mean square, of which leave-one-out errors choose one."""
 SHARPNESS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -27,7 +25,7 @@ SHARPNESS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 _LEAST, _OUTSIDE = 1e-6, 1e-3
 
 
-class OwnColumns:
+class ColumnRegression:
     """Logits of the classes by own columns, of members side by side.
 
     Args:
@@ -36,9 +34,9 @@ class OwnColumns:
 
     Example:
         >>> import torch
-        >>> from tune_vfl.attacks.parts.own_columns import OwnColumns
+        >>> from tune_vfl.attacks.parts.own_columns import ColumnRegression
         >>> x = torch.linspace(-1, 1, 40).view(1, 40, 1)
-        >>> said = OwnColumns([x]).by_known(torch.tensor([[5, 30]]), torch.tensor([[0, 1]]), num_classes=2)
+        >>> said = ColumnRegression([x]).by_known(torch.tensor([[5, 30]]), torch.tensor([[0, 1]]), num_classes=2)
         >>> said.argmax(-1)[0, [0, 10, 35]].tolist()
         [0, 0, 1]
     """
@@ -137,7 +135,7 @@ def _least(fits: Sequence[Fitted]) -> Tensor:
 
 def _gaussian(columns: Tensor) -> Tensor:
     """Return columns ``(T, N, m)`` whose products are a Gaussian kernel, as well as landmarks can say it."""
-    at = _spread(columns.shape[-2], LANDMARKS)
+    at = evenly(columns.shape[-2], LANDMARKS)
     distances = torch.cdist(columns, columns[:, at]).square()
     width = distances[:, at].flatten(1).median(-1).values.clamp(min=1e-30)
     kernel = (-distances / width[:, None, None]).exp()
@@ -146,11 +144,6 @@ def _gaussian(columns: Tensor) -> Tensor:
     root = torch.linalg.cholesky(among + _LEAST * len(at) * eye)
     features: Tensor = kernel @ torch.linalg.solve_triangular(root, eye, upper=False).mT.float()
     return features
-
-
-def _spread(rows: int, most: int) -> Tensor:
-    """Return at most so many places, evenly spread over the rows."""
-    return torch.linspace(0, rows - 1, min(most, rows)).round().long()
 
 
 def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,7 +155,7 @@ def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tup
         unit: ``(T, 1)`` the mean square of a row.
         target: ``(T, n, K)`` class probabilities.
     """
-    at = _spread(target.shape[-2], LANDMARKS)  # errors of so many rows say which ridge is best
+    at = evenly(target.shape[-2], LANDMARKS)  # errors of so many rows say which ridge is best
     mean = target.mean(-2, keepdim=True)
     along = main.mT @ (target - mean)
     some, wanted = main[:, at], target[:, at]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tune_vfl.attacks.parts.columns import shrunk
+from tune_vfl.attacks.parts.folded_rows import others
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
@@ -57,15 +58,15 @@ class Templates:
             only = self._visits.gather(known.unsqueeze(-1))
             products = _products(self._visits.columns, self._visits.folds * only)
         p = self._visits.explaining
-        own, others = _System.of(products, sums, p), _System.of(_without(products), _without(sums), p)
-        fitted = self._solved(others)
+        own, rest = _System.of(products, sums, p), _System.of(others(products, 2), others(sums, 2), p)
+        fitted = self._solved(rest)
         if known is not None:
             return [self._said(fitted, None, None)]
-        precision = self._measured(own, others, fitted)
+        precision = self._measured(own, rest, fitted)
         found = [self._said(fitted, None, None), self._said(fitted, precision, None)]
         return [*found, self._said(fitted, None, shares)] if self._classes == 2 else found
 
-    def _measured(self, own: _System, others: _System, fitted: Tensor) -> Tensor:
+    def _measured(self, own: _System, rest: _System, fitted: Tensor) -> Tensor:
         """Measure the noise from what the templates of other folds leave of gradients; return its precision by fold.
 
         The size is each step's own, by the rows of each fold. The shape moves slowly, and is that of the rows of the
@@ -73,8 +74,8 @@ class Templates:
         """
         left = own.left(fitted).diagonal(dim1=-1, dim2=-2).sum((-1, 2))
         self._noise = (left / self._rows / self._width).clamp(min=1e-12)
-        by_knot = torch.einsum("sa,tsfde->tafde", self._hats, others.left(fitted) / self._noise[..., None, None, None])
-        counts = torch.einsum("sa,tsfk->taf", self._hats, others.counts)
+        by_knot = torch.einsum("sa,tsfde->tafde", self._hats, rest.left(fitted) / self._noise[..., None, None, None])
+        counts = torch.einsum("sa,tsfk->taf", self._hats, rest.counts)
         shape = by_knot / counts.clamp(min=1e-6)[..., None, None]
         return torch.einsum("sa,tafde->tsfde", self._hats, torch.linalg.inv(shrunk(shape.double())).float())
 
@@ -128,18 +129,18 @@ class Templates:
         """Return log densities of two classes, of scores ``(T, S, B, F, 2)`` of visits: those of the other folds."""
         v = self._visits
         score = said[..., 1] - said[..., 0]
-        others = v.folds.sum(-1, keepdim=True) - v.folds
-        held = others.unsqueeze(-1) * v.gather(shares).unsqueeze(-2)  # (T, S, B, F, 2)
+        rest = v.folds.sum(-1, keepdim=True) - v.folds
+        held = rest.unsqueeze(-1) * v.gather(shares).unsqueeze(-2)  # (T, S, B, F, 2)
         powers = torch.stack([(held * score.unsqueeze(-1) ** power).sum(2) for power in range(3)])
         count, first, second = torch.einsum("sa,xtsfk->xtafk", self._hats, powers)
         count = count.clamp(min=1)
         mean = first / count
         spread = (second / count - mean.square()).clamp(min=1e-12)
         mean, spread = (torch.einsum("sa,tafk->tsfk", self._hats, x).unsqueeze(2) for x in (mean, spread))
-        return -((score.unsqueeze(-1) - mean).square() / spread.clamp(min=1e-12) + spread.clamp(min=1e-12).log()) / 2
+        return -((score.unsqueeze(-1) - mean).square() / spread + spread.log()) / 2
 
 
-class _System:
+class _System(NamedTuple):
     """Normal equations of each step and fold.
 
     Attributes:
@@ -149,8 +150,10 @@ class _System:
         squares: ``(T, S, F, d, d)`` products of the gradients.
     """
 
-    def __init__(self, matrix: Tensor, cross: Tensor, counts: Tensor, squares: Tensor) -> None:
-        self.matrix, self.cross, self.counts, self.squares = matrix, cross, counts, squares
+    matrix: Tensor
+    cross: Tensor
+    counts: Tensor
+    squares: Tensor
 
     @classmethod
     def of(cls, products: Tensor, sums: Tensor, p: int) -> _System:
@@ -170,11 +173,6 @@ class _System:
 def _products(columns: Tensor, folds: Tensor) -> Tensor:
     """Return ``(T, S, F, w, w)`` sums of products of the columns of visits ``(T, S, B, w)`` by fold."""
     return torch.stack([(columns * folds[..., f : f + 1]).mT @ columns for f in range(folds.shape[-1])], 2)
-
-
-def _without(by_fold: Tensor) -> Tensor:
-    """Return, for sums by fold ``(T, S, F, ...)``, those over all other folds."""
-    return by_fold.sum(2, keepdim=True) - by_fold
 
 
 def _knots(times: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How far gradients and own columns are trusted: as far as they agree with each other and with the known rows."""
+"""Trust in gradients and own columns: as far as they agree with each other and with the known rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from tune_vfl.attacks.parts.columns import evenly
 from tune_vfl.attacks.parts.own_columns import SHARPNESS
 
 POWERS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
@@ -117,8 +118,7 @@ class Trust:
     def _heard(self, rows: int) -> Tensor:
         """Return the known rows, which come first, and others evenly spread: so many say what is best."""
         known = self.labels.shape[-1]
-        rest = torch.linspace(known, rows - 1, min(HEARD, rows - known)).round().long()
-        return torch.cat([torch.arange(known), rest])
+        return torch.cat([torch.arange(known), known + evenly(rows - known, HEARD)])
 
     def _of_known(self, values: Tensor) -> Tensor:
         return values[:, : self.labels.shape[-1]]

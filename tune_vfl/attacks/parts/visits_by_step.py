@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from tune_vfl.attacks.parts.columns import principal, standardized
+from tune_vfl.attacks.parts.columns import WIDEST, principal, scaled, standardized, taken
 
 if TYPE_CHECKING:
     from tune_vfl.protocol.visits import Visits
 
 FOLDS = 5
-WIDEST = 32
-"""Principal columns of the gradients that are kept."""
 SENT = 16
 """Principal columns of the embeddings."""
 MOST = 512
@@ -46,7 +44,7 @@ class VisitsByStep:
     @classmethod
     def of(cls, visits: Visits, rows: Tensor) -> VisitsByStep:
         """Order the visits of drawn rows ``(T, n)``, whose place there is their number from here on."""
-        sent, received, places = (_taken(x, rows) for x in (visits.sent, visits.received, visits.places.unsqueeze(-1)))
+        sent, received, places = (taken(x, rows) for x in (visits.sent, visits.received, visits.places.unsqueeze(-1)))
         members, entries, count = places.shape[:3]
         columns = torch.cat([torch.ones_like(received[..., :1]), _on_one_scale(sent), _centered(received)], -1)
         batch = max(1, round(visits.batch * count / visits.places.shape[-1]))  # of a part of the rows, so many a step
@@ -75,12 +73,6 @@ class VisitsByStep:
         return sums.scatter_add_(1, at, by_visit.flatten(1, 2))[:, :-1]
 
 
-def _taken(values: Tensor, rows: Tensor) -> Tensor:
-    """Return ``(T, E, n, d)`` of ``(T, E, N, d)`` and rows ``(T, n)``."""
-    at = rows[:, None, :, None].expand(-1, values.shape[1], -1, values.shape[-1])
-    return values.gather(2, at)
-
-
 def _on_one_scale(sent: Tensor) -> Tensor:
     """Return embeddings standardized in each epoch, along the same main directions in all of them."""
     return principal(standardized(sent).flatten(1, 2), SENT).view(*sent.shape[:3], -1)
@@ -88,8 +80,4 @@ def _on_one_scale(sent: Tensor) -> Tensor:
 
 def _centered(received: Tensor) -> Tensor:
     """Return gradients less their mean, in units of their root mean square over the training."""
-    finite = received.float().nan_to_num(0.0, 0.0, 0.0)
-    centered = finite - finite.mean((1, 2), keepdim=True)
-    size = centered.square().mean((1, 2, 3), keepdim=True).sqrt()
-    scaled = torch.where(size > 0, centered / size.clamp(min=1e-30), 0.0)
-    return principal(scaled.flatten(1, 2), WIDEST).view(*received.shape[:3], -1)
+    return principal(scaled(received.flatten(1, 2)), WIDEST).view(*received.shape[:3], -1)
