@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, ranked, standardized
 
-LANDMARKS = 300
+LANDMARKS = 200
 """Rows, evenly spread over the order of the split, to which rows are compared."""
 RIDGES = tuple(10 ** (-4 + step / 2) for step in range(12))
 """Ridges, in units of a row's mean square, of which leave-one-out errors choose one."""
@@ -158,17 +158,17 @@ def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tup
     at = evenly(target.shape[-2], LANDMARKS)  # errors of so many rows say which ridge is best
     mean = target.mean(-2, keepdim=True)
     along = main.mT @ (target - mean)
-    some, wanted = main[:, at], target[:, at]
-
-    def left(of: Tensor, truth: Tensor, ridge: Tensor) -> Tensor:
-        kept = (values / (values + ridge).clamp(min=1e-30)).unsqueeze(-1)
-        own = of.square() @ kept + 1 / target.shape[-2]
-        return (of @ (kept * along) + mean - own * truth) / (1 - own).clamp(min=_OUTSIDE)
-
-    errors = [(left(some, wanted, size * unit) - wanted).square().mean((-1, -2)) for size in RIDGES]
-    least, best = torch.stack(errors, -1).nan_to_num(torch.inf).min(-1)
-    ridge = torch.tensor(RIDGES)[best].unsqueeze(-1) * unit
-    return left(main, target, ridge), least, ridge
+    some, wanted = main[:, at], target[:, at].unsqueeze(-2)
+    ridges = torch.tensor(RIDGES)
+    kept = values.unsqueeze(-1) / (values.unsqueeze(-1) + ridges * unit.unsqueeze(-1)).clamp(min=1e-30)  # (T, m, R)
+    own = (some.square() @ kept + 1 / target.shape[-2]).unsqueeze(-1)
+    fits = (some @ (kept.unsqueeze(-1) * along.unsqueeze(-2)).flatten(-2)).view(*own.shape[:-1], -1) + mean.unsqueeze(-2)
+    errors = ((fits - own * wanted) / (1 - own).clamp(min=_OUTSIDE) - wanted).square().mean((-3, -1))
+    least, best = errors.nan_to_num(torch.inf).min(-1)
+    shrunk = kept[torch.arange(len(best)), :, best].unsqueeze(-1)
+    own = main.square() @ shrunk + 1 / target.shape[-2]
+    left = (main @ (shrunk * along) + mean - own * target) / (1 - own).clamp(min=_OUTSIDE)
+    return left, least, ridges[best].unsqueeze(-1) * unit
 
 
 def _sharpness(scores: Tensor, target: Tensor) -> Tensor:

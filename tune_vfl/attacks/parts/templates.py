@@ -35,7 +35,7 @@ class Templates:
     def __init__(self, visits: VisitsByStep, num_classes: int) -> None:
         self._visits, self._classes = visits, num_classes
         self._hats = hats(visits.times, _knots(visits.times))
-        self._products = _products(visits.columns, visits.folds)
+        self._products = visits.columns.mT @ visits.columns  # (T, S, F, w, w)
         whole, p = self._products.sum(2), visits.explaining
         self._rows = whole[..., 0, 0].clamp(min=1)
         self._width = visits.columns.shape[-1] - p
@@ -55,8 +55,8 @@ class Templates:
         """
         sums, products = self._class_sums(shares), self._products
         if known is not None:
-            only = self._visits.gather(known.unsqueeze(-1))
-            products = _products(self._visits.columns, self._visits.folds * only)
+            columns = self._visits.columns
+            products = (columns * self._visits.gather(known.unsqueeze(-1))).mT @ columns
         p = self._visits.explaining
         own, rest = _System.of(products, sums, p), _System.of(others(products, 2), others(sums, 2), p)
         fitted = self._solved(rest)
@@ -81,9 +81,7 @@ class Templates:
 
     def _class_sums(self, shares: Tensor) -> Tensor:
         """Return ``(T, S, F, K, w)`` sums of the visits' columns times the class probabilities of their rows."""
-        v = self._visits
-        of_class = (v.folds.unsqueeze(-1) * v.gather(shares).unsqueeze(-2)).flatten(3)
-        return (of_class.mT @ v.columns).view(*v.rows.shape[:2], v.folds.shape[-1], self._classes, -1)
+        return self._visits.gather(shares).mT @ self._visits.columns
 
     def _solved(self, system: _System) -> Tensor:
         """Return slopes and templates at each step, ``(T, S, F, p + K, d)``."""
@@ -119,24 +117,18 @@ class Templates:
         along = -(slopes @ shaped.mT)
         along[..., :1, :] -= (shaped * templates).sum(-1).unsqueeze(-2) / 2
         weights = torch.cat([along, shaped.mT], -2) / self._noise[:, :, None, None, None]  # (T, S, F, w, K)
-        said = v.columns @ weights.permute(0, 1, 3, 2, 4).flatten(3)
-        by_fold = said.view(*v.rows.shape, -1, self._classes)  # (T, S, B, F, K): by the templates without each fold
-        if shares is not None:
-            by_fold = self._curved(by_fold, shares)
-        return v.total((by_fold * v.folds.unsqueeze(-1)).sum(-2))
+        said = v.columns @ weights
+        return v.total(said if shares is None else self._curved(said, shares))
 
     def _curved(self, said: Tensor, shares: Tensor) -> Tensor:
-        """Return log densities of two classes, of scores ``(T, S, B, F, 2)`` of visits: those of the other folds."""
-        v = self._visits
-        score = said[..., 1] - said[..., 0]
-        rest = v.folds.sum(-1, keepdim=True) - v.folds
-        held = rest.unsqueeze(-1) * v.gather(shares).unsqueeze(-2)  # (T, S, B, F, 2)
-        powers = torch.stack([(held * score.unsqueeze(-1) ** power).sum(2) for power in range(3)])
+        """Return log densities of two classes, of scores ``(T, S, F, B, 2)`` of visits: those of the other folds."""
+        score, held = said[..., 1] - said[..., 0], self._visits.gather(shares)
+        powers = torch.stack([others((held * score.unsqueeze(-1) ** power).sum(-2), 2) for power in range(3)])
         count, first, second = torch.einsum("sa,xtsfk->xtafk", self._hats, powers)
         count = count.clamp(min=1)
         mean = first / count
         spread = (second / count - mean.square()).clamp(min=1e-12)
-        mean, spread = (torch.einsum("sa,tafk->tsfk", self._hats, x).unsqueeze(2) for x in (mean, spread))
+        mean, spread = (torch.einsum("sa,tafk->tsfk", self._hats, x).unsqueeze(-2) for x in (mean, spread))
         return -((score.unsqueeze(-1) - mean).square() / spread + spread.log()) / 2
 
 
@@ -168,11 +160,6 @@ class _System(NamedTuple):
         """Return ``(T, S, F, d, d)`` products of what slopes and templates, ``(T, S, F, p + K, d)``, leave."""
         explained = fitted.mT @ self.cross
         return self.squares - explained - explained.mT + fitted.mT @ self.matrix @ fitted
-
-
-def _products(columns: Tensor, folds: Tensor) -> Tensor:
-    """Return ``(T, S, F, w, w)`` sums of products of the columns of visits ``(T, S, B, w)`` by fold."""
-    return torch.stack([(columns * folds[..., f : f + 1]).mT @ columns for f in range(folds.shape[-1])], 2)
 
 
 def _knots(times: Tensor) -> Tensor:

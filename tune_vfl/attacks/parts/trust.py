@@ -23,6 +23,7 @@ HEARD = 1000
 CLEAR = 0.25
 """The difference of two mean log losses of known rows that is more than chance, times the root of their number."""
 _TURNS = 6
+_FARTHEST, _LEAST = 60.0, 1e-140
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +42,13 @@ class Trust:
 
     def balanced(self, logits: Tensor) -> Tensor:
         """Return logits ``(T, n, K)`` moved so that the mean probabilities are the class shares."""
+        raised = (logits - logits.amax(-1, keepdim=True)).exp()
+        moved = torch.zeros_like(self.prior)
         for _ in range(_TURNS):
-            means = logits.softmax(-1).mean(-2, keepdim=True)
-            logits = logits + (self.prior - means.clamp(min=1e-9).log())
-        return logits.log_softmax(-1)
+            factors = moved.exp()
+            means = factors * ((1 / (raised @ factors.mT)).mT @ raised) / logits.shape[-2]
+            moved = (moved + self.prior - means.clamp(min=1e-9).log()).clamp(-_FARTHEST, _FARTHEST)
+        return (logits + moved).log_softmax(-1)
 
     def pinned(self, shares: Tensor) -> Tensor:
         """Return class probabilities ``(T, n, K)`` with those of the known rows set."""
@@ -83,21 +87,28 @@ class Trust:
             powers: those to choose among.
         """
         at = self._heard(evidence[0].shape[1])
-        tempered = [self.of_true(power * said[:, at]) for said in evidence for power in powers]
-        alone = [(lik + self.prior).logsumexp(-1).mean(-1) for lik in tempered]
-        of_known = [self._of_known(lik) for lik in tempered]
+        steps = torch.tensor(powers, dtype=torch.float64).unsqueeze(-1)
+        likely = torch.cat([self._likely(said[:, at].double().mT.unsqueeze(2) * steps) for said in evidence], 2)
+        alone = (likely * self.prior.exp().mT.unsqueeze(2)).sum(1).log().mean(-1)  # (T, P)
+        truth = self.labels[:, None, None].expand(-1, -1, likely.shape[2], -1)
         scores = []
         for gate in gates:
-            held = self.balanced(gate[:, at])
-            known = self._of_known(held)
-            for lik, by_itself, said in zip(tempered, alone, of_known, strict=True):
-                agreed = (lik + held).logsumexp(-1).mean(-1) - by_itself
-                scores.append(agreed - _loss(said + known, self.labels))
-        best = torch.stack(scores, -1).nan_to_num(-torch.inf).argmax(-1)
-        place, choice = torch.arange(len(best)), best % len(tempered)
+            both = likely * self.balanced(gate[:, at]).double().exp().clamp(min=_LEAST).mT.unsqueeze(2)
+            rows = both.sum(1).log()  # (T, P, n)
+            right = both[..., : truth.shape[-1]].gather(1, truth).squeeze(1).log()
+            scores.append(rows.mean(-1) - alone + (right - rows[..., : truth.shape[-1]]).mean(-1))
+        best = torch.cat(scores, -1).nan_to_num(-torch.inf).argmax(-1)
+        place, choice = torch.arange(len(best)), best % likely.shape[2]
         power = torch.tensor(powers)[choice % len(powers)][:, None, None]
         said = power * torch.stack(list(evidence), 1)[place, choice // len(powers)]
-        return said, self.balanced(torch.stack(list(gates), 1)[place, best // len(tempered)])
+        return said, self.balanced(torch.stack(list(gates), 1)[place, best // likely.shape[2]])
+
+    def _likely(self, said: Tensor) -> Tensor:
+        """Return likelihoods of the true class, up to a factor of each row, of log likelihoods ``(T, K, P, n)``."""
+        raised = (said - said.amax(1, keepdim=True)).exp()
+        if self.swaps is not None:
+            raised = torch.einsum("tkj,tjpn->tkpn", self.swaps.double(), raised / raised.sum(1, keepdim=True))
+        return raised.clamp(min=_LEAST)
 
     def sharpened(self, scores: Tensor) -> list[Tensor]:
         """Return scores ``(T, n, K)`` as logits of different certainty."""

@@ -26,10 +26,11 @@ class VisitsByStep:
     """Gradients and embeddings of T members in S steps of at most B rows.
 
     Attributes:
-        columns: ``(T, S, B, 1 + q + d)`` a one, the embedding and the gradient of each visit; 0 where there is no row.
+        columns: ``(T, S, F, B, 1 + q + d)`` a one, the embedding and the gradient of each visit, by the fold of its
+            row; 0 where there is no row.
         explaining: ``1 + q``, how many of them explain the rest.
-        rows: ``(T, S, B)`` the row of each visit; n where there is none.
-        folds: ``(T, S, B, F)`` 1 for the fold of its row.
+        rows: ``(T, S, F, B)`` the row of each visit; n where there is none.
+        visits: ``(T, E * n)`` where the visits of each entry of E stand in S * F * B, row by row.
         times: ``(S,)`` in epochs.
         count: n, the number of rows.
     """
@@ -37,7 +38,7 @@ class VisitsByStep:
     columns: Tensor
     explaining: int
     rows: Tensor
-    folds: Tensor
+    visits: Tensor
     times: Tensor
     count: int
 
@@ -50,27 +51,42 @@ class VisitsByStep:
         batch = max(1, round(visits.batch * count / visits.places.shape[-1]))  # of a part of the rows, so many a step
         chunk = batch * -(-entries * -(-count // batch) // MOST)
         order = pad(places.squeeze(-1).argsort(-1), (0, -count % chunk), value=count)  # (T, E, steps * chunk)
-        blank = pad(columns, (0, 0, 0, 1))
-        ordered = blank.gather(2, order.unsqueeze(-1).expand(*order.shape, columns.shape[-1]))
         steps = order.shape[-1] // chunk
+        by_fold, at = _dealt(order.view(members, entries * steps, chunk), count)
+        visits_of_rows = at.view(members, entries, -1).gather(2, order.argsort(dim=-1, stable=True)[..., :count])
+        blank = pad(columns, (0, 0, 0, 1)).flatten(1, 2)  # (T, E * (n + 1), w): of each entry a last row of zeros
+        entry = torch.arange(entries).repeat_interleave(steps).view(-1, 1, 1) * (count + 1)
+        whole = taken(blank, (by_fold + entry).flatten(1)).view(*by_fold.shape, -1)
         within = torch.arange(steps) / steps
         times = (torch.tensor(visits.times).unsqueeze(-1) + within).flatten()
-        by_step = order.view(members, entries * steps, chunk)
-        folds = one_hot(by_step % FOLDS, FOLDS).float() * (by_step < count).unsqueeze(-1)
-        whole = ordered.view(members, entries * steps, chunk, -1)
         explaining = columns.shape[-1] - min(received.shape[-1], WIDEST)
-        return cls(whole, explaining, by_step, folds, times, count)
+        return cls(whole, explaining, by_fold, visits_of_rows.flatten(1), times, count)
 
     def gather(self, by_row: Tensor) -> Tensor:
-        """Return what belongs to the rows of visits, ``(T, S, B, k)``, of ``(T, n, k)``; 0 where there is no row."""
-        at = self.rows.flatten(1).unsqueeze(-1).expand(-1, -1, by_row.shape[-1])
-        return pad(by_row, (0, 0, 0, 1)).gather(1, at).view(*self.rows.shape, -1)
+        """Return what belongs to the rows of visits, ``(T, S, F, B, k)``, of ``(T, n, k)``; 0 where there is no row."""
+        return taken(pad(by_row, (0, 0, 0, 1)), self.rows.flatten(1)).view(*self.rows.shape, -1)
 
     def total(self, by_visit: Tensor) -> Tensor:
-        """Return sums over the visits of each row, ``(T, n, k)``, of ``(T, S, B, k)``."""
-        at = self.rows.flatten(1).unsqueeze(-1).expand(-1, -1, by_visit.shape[-1])
-        sums = by_visit.new_zeros(len(by_visit), self.count + 1, by_visit.shape[-1])
-        return sums.scatter_add_(1, at, by_visit.flatten(1, 2))[:, :-1]
+        """Return sums over the visits of each row, ``(T, n, k)``, of ``(T, S, F, B, k)``."""
+        found = taken(by_visit.flatten(1, 3), self.visits)
+        return found.view(len(found), -1, self.count, found.shape[-1]).sum(1)
+
+
+def _dealt(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Deal the rows of steps ``(T, S, chunk)``, n where there is none, into folds: row i is of fold ``i mod F``.
+
+    Returns:
+        ``(T, S, F, B)`` rows by fold, n where there is none; and ``(T, S, chunk)`` where each row then stands in
+        ``S * F * B``.
+    """
+    of_fold = one_hot(rows % FOLDS, FOLDS) * (rows < count).unsqueeze(-1)
+    rank = of_fold.cumsum(-2)
+    most = int(rank.max())
+    places = (rows % FOLDS) * most + (rank * of_fold).sum(-1) - 1
+    places = torch.where(rows < count, places, FOLDS * most)
+    dealt = rows.new_full((*rows.shape[:2], FOLDS * most + 1), count).scatter_(-1, places, rows)[..., :-1]
+    starts = torch.arange(rows.shape[1]).view(-1, 1) * FOLDS * most
+    return dealt.reshape(*rows.shape[:2], FOLDS, most), places + starts
 
 
 def _on_one_scale(sent: Tensor) -> Tensor:
