@@ -21,6 +21,9 @@ from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
 
+STILL = 0.002
+"""Share of the labels that move in a round, under which a member's rounds end."""
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -110,11 +113,16 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         sure = trust.pinned(torch.zeros_like(start))
         sure = sure if trust.swaps is None else sure @ trust.swaps
         said, gate = trust.chosen(templates.evidence(sure, few), [start], FAINT)
+        alone = trust.balanced(trust.of_true(said) + gate)
+        moving = torch.ones(len(alone), 1, 1, dtype=torch.bool)
         for _ in range(self.params.rounds):
             evidence = templates.evidence(trust.taught(said, gate))
-            shares = trust.pinned(trust.balanced(trust.of_true(said) + gate).exp())
-            said, gate = trust.chosen(evidence, [start, *trust.sharpened(own.by_all(shares))])
-        alone = trust.balanced(trust.of_true(said) + gate)
+            gates = [start, *trust.sharpened(own.by_all(trust.pinned(alone.exp())))]
+            said, gate = map(torch.where, (moving, moving), trust.chosen(evidence, gates), (said, gate))
+            before, alone = alone, trust.balanced(trust.of_true(said) + gate)
+            moved = (alone.exp() - before.exp()).abs().sum(-1, keepdim=True).mean(1, keepdim=True) / 2
+            if not (moving := moving & (moved > STILL)).any():
+                break
         means = trust.balanced(with_means.by_known(ids, trust.labels, classes))
         both = trust.balanced(alone + means)
         return {self.choice: trust.likelier(alone, both), "filter": alone, "with_means": both}

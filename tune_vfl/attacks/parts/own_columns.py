@@ -8,7 +8,8 @@ in closed form. Soft labels of all rows are fitted as easily as a few known ones
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, ranked, standardized
 
-LANDMARKS = 200
+LANDMARKS = 300
 """Rows, evenly spread over the order of the split, to which rows are compared."""
 RIDGES = tuple(10 ** (-4 + step / 2) for step in range(12))
 """Ridges, in units of a row's mean square, of which leave-one-out errors choose one."""
@@ -42,7 +43,7 @@ class ColumnRegression:
     """
 
     def __init__(self, *sets: Sequence[Tensor]) -> None:
-        self._kernels = [_Kernel.of(groups) for groups in sets]
+        self._kernels = [_Kernel(groups) for groups in sets]
 
     @classmethod
     def held(cls, x: Tensor, *made: Tensor) -> Self:
@@ -84,45 +85,40 @@ Fitted = tuple[Tensor, Tensor]
 """Scores ``(T, N, K)`` and leave-one-out errors ``(T,)``."""
 
 
-class _Kernel(NamedTuple):
-    """A kernel by its columns: rows' products are its values.
+class _Kernel:
+    """A kernel by its columns: products of rows are its values.
 
-    Attributes:
-        features: ``(T, N, m)`` centered columns.
-        main: ``(T, N, m)`` its eigenvectors.
-        values: ``(T, m)`` its eigenvalues.
-        unit: ``(T, 1)`` the mean square of a row.
+    Args:
+        groups: columns ``(T, N, ...)`` of every row, each group of equal weight.
     """
 
-    features: Tensor
-    main: Tensor
-    values: Tensor
-    unit: Tensor
-
-    @classmethod
-    def of(cls, groups: Sequence[Tensor]) -> Self:
+    def __init__(self, groups: Sequence[Tensor]) -> None:
         columns = torch.cat([_of_one_size(principal(standardized(g.flatten(2)), WIDEST)) for g in groups], -1)
         features = torch.cat([_gaussian(columns), columns], -1)
-        features = features - features.mean(-2, keepdim=True)
-        values, axes = torch.linalg.eigh((features.mT @ features).double())
+        self._features = features - features.mean(-2, keepdim=True)  # (T, N, m)
+        self._unit = self._features.square().sum((-1, -2)).unsqueeze(-1) / columns.shape[-2]  # (T, 1)
+
+    @cached_property
+    def _main(self) -> tuple[Tensor, Tensor]:
+        """The kernel's eigenvectors ``(T, N, m)`` and eigenvalues ``(T, m)``."""
+        values, axes = torch.linalg.eigh((self._features.mT @ self._features).double())
         values = values.clamp(min=1e-8 * values.amax(-1, keepdim=True).clamp(min=1e-30))
-        main = features @ (axes * values.rsqrt().unsqueeze(-2)).float()
-        return cls(features, main, values.float(), values.float().sum(-1, keepdim=True) / columns.shape[-2])
+        return self._features @ (axes * values.rsqrt().unsqueeze(-2)).float(), values.float()
 
     def left_out(self, shares: Tensor) -> Fitted:
-        scores, errors, _ = _left_out(self.main, self.values, self.unit, shares)
+        scores, errors, _ = _left_out(*self._main, self._unit, shares)
         return scores, errors
 
     def by_few(self, ids: Tensor, target: Tensor) -> Fitted:
         at = ids.unsqueeze(-1)
-        known = self.features.gather(-2, at.expand(*ids.shape, self.features.shape[-1]))
+        known = self._features.gather(-2, at.expand(*ids.shape, self._features.shape[-1]))
         center, mean = known.mean(-2, keepdim=True), target.mean(-2, keepdim=True)
         known = known - center
         values, axes = torch.linalg.eigh((known @ known.mT).double())
         main, values = axes.float(), values.clamp(min=0).float()
-        left, errors, ridge = _left_out(main, values, self.unit, target)
+        left, errors, ridge = _left_out(main, values, self._unit, target)
         weights = main @ ((main.mT @ (target - mean)) / (values + ridge).clamp(min=1e-30).unsqueeze(-1))
-        scores = (self.features - center) @ (known.mT @ weights) + mean
+        scores = (self._features - center) @ (known.mT @ weights) + mean
         return scores.scatter(-2, at.expand(*ids.shape, target.shape[-1]), left), errors
 
 

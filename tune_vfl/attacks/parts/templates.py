@@ -58,7 +58,8 @@ class Templates:
             columns = self._visits.columns
             products = (columns * self._visits.gather(known.unsqueeze(-1))).mT @ columns
         p = self._visits.explaining
-        own, rest = _System.of(products, sums, p), _System.of(others(products, 2), others(sums, 2), p)
+        own = _System.of(products, sums, p)
+        rest = _System(*(others(part, 2) for part in own))
         fitted = self._solved(rest)
         if known is not None:
             return [self._said(fitted, None, None)]
@@ -72,9 +73,11 @@ class Templates:
         The size is each step's own, by the rows of each fold. The shape moves slowly, and is that of the rows of the
         other folds, left by the same templates: no row's own label is in it.
         """
-        left = own.left(fitted).diagonal(dim1=-1, dim2=-2).sum((-1, 2))
+        left = own.left(fitted).sum(2)
         self._noise = (left / self._rows / self._width).clamp(min=1e-12)
-        by_knot = torch.einsum("sa,tsfde->tafde", self._hats, rest.left(fitted) / self._noise[..., None, None, None])
+        left_of_others = rest.products_left(fitted) / self._noise[..., None, None, None]
+        by_knot = torch.einsum("sa,tsfde->tafde", self._hats, left_of_others)
+        by_knot = (by_knot + by_knot.mT) / 2
         counts = torch.einsum("sa,tsfk->taf", self._hats, rest.counts)
         shape = by_knot / counts.clamp(min=1e-6)[..., None, None]
         return torch.einsum("sa,tafde->tsfde", self._hats, torch.linalg.inv(shrunk(shape.double())).float())
@@ -157,9 +160,13 @@ class _System(NamedTuple):
         return cls(torch.cat([upper, lower], -2), cross, counts, products[..., p:, p:])
 
     def left(self, fitted: Tensor) -> Tensor:
-        """Return ``(T, S, F, d, d)`` products of what slopes and templates, ``(T, S, F, p + K, d)``, leave."""
-        explained = fitted.mT @ self.cross
-        return self.squares - explained - explained.mT + fitted.mT @ self.matrix @ fitted
+        """Return ``(T, S, F)`` squares of what slopes and templates, ``(T, S, F, p + K, d)``, leave, summed."""
+        explained = (fitted * (self.matrix @ fitted - 2 * self.cross)).sum((-1, -2))
+        return self.squares.diagonal(dim1=-1, dim2=-2).sum(-1) + explained
+
+    def products_left(self, fitted: Tensor) -> Tensor:
+        """Return ``(T, S, F, d, d)`` products of what is left, as a matrix whose symmetric part they are."""
+        return self.squares + fitted.mT @ (self.matrix @ fitted - 2 * self.cross)
 
 
 def _knots(times: Tensor) -> Tensor:

@@ -42,13 +42,13 @@ class Trust:
 
     def balanced(self, logits: Tensor) -> Tensor:
         """Return logits ``(T, n, K)`` moved so that the mean probabilities are the class shares."""
-        raised = (logits - logits.amax(-1, keepdim=True)).exp()
-        moved = torch.zeros_like(self.prior)
+        logits = logits - logits.amax(-1, keepdim=True)
+        raised, moved = logits.exp(), torch.zeros_like(self.prior)
         for _ in range(_TURNS):
             factors = moved.exp()
             means = factors * ((1 / (raised @ factors.mT)).mT @ raised) / logits.shape[-2]
             moved = (moved + self.prior - means.clamp(min=1e-9).log()).clamp(-_FARTHEST, _FARTHEST)
-        return (logits + moved).log_softmax(-1)
+        return logits + moved - (raised @ moved.exp().mT).log()
 
     def pinned(self, shares: Tensor) -> Tensor:
         """Return class probabilities ``(T, n, K)`` with those of the known rows set."""
