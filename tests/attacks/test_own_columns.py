@@ -23,14 +23,14 @@ def _rings(rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def _kernel_of(own: ColumnRegression) -> Tensor:
     (kernel,) = own._kernels
-    return (kernel.main * kernel.values.unsqueeze(-2)) @ kernel.main.mT
+    return kernel.features @ kernel.features.mT
 
 
 def test_scores_of_all_rows_are_those_of_fits_without_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_columns, "RIDGES", (0.1,))
     monkeypatch.setattr(own_columns, "SHARPNESS", (1.0,))
     x, ring = _rings(30)
-    own = ColumnRegression([x.unsqueeze(0)])
+    own = ColumnRegression.of([x.unsqueeze(0)])
     y = one_hot(ring, 2).float()
     said = own.by_all(y.unsqueeze(0))[0]
     kernel, ridge = _kernel_of(own)[0].double(), 0.1 * float(own._kernels[0].unit)
@@ -48,7 +48,7 @@ def test_known_rows_are_scored_by_fits_without_them(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(own_columns, "RIDGES", (0.1,))
     monkeypatch.setattr(own_columns, "SHARPNESS", (1.0,))
     x, ring = _rings(60)
-    own = ColumnRegression([x.unsqueeze(0)])
+    own = ColumnRegression.of([x.unsqueeze(0)])
     ids = torch.arange(20)
     whole = own.by_known(ids.unsqueeze(0), ring[ids].unsqueeze(0), 2)[0]
     without = own.by_known(ids[1:].unsqueeze(0), ring[ids[1:]].unsqueeze(0), 2)[0]
@@ -57,7 +57,7 @@ def test_known_rows_are_scored_by_fits_without_them(monkeypatch: pytest.MonkeyPa
 
 def test_it_finds_what_no_line_finds() -> None:
     x, ring = _rings(400)
-    own = ColumnRegression([x.unsqueeze(0)])
+    own = ColumnRegression.of([x.unsqueeze(0)])
     by_known = own.by_known(torch.arange(40).unsqueeze(0), ring[:40].unsqueeze(0), 2)[0].argmax(-1)
     assert (by_known == ring).float().mean() > 0.95
 
@@ -66,7 +66,7 @@ def test_soft_labels_that_are_noise_teach_nothing() -> None:
     x, _ = _rings(400)
     g = torch.Generator().manual_seed(3)
     noise = torch.randint(2, (400,), generator=g)
-    said = ColumnRegression([x.unsqueeze(0)]).by_all(one_hot(noise, 2).float().unsqueeze(0))[0].argmax(-1)
+    said = ColumnRegression.of([x.unsqueeze(0)]).by_all(one_hot(noise, 2).float().unsqueeze(0))[0].argmax(-1)
     assert abs(float((said == noise).float().mean()) - 0.5) < 0.1
 
 
@@ -74,14 +74,14 @@ def test_members_do_not_touch_each_other() -> None:
     pairs = [_rings(80, seed) for seed in (0, 1)]
     x, ring = (torch.stack(part) for part in zip(*pairs, strict=True))
     ids = torch.arange(20).expand(2, 20)
-    together = ColumnRegression([x]).by_known(ids, ring[:, :20], 2)
+    together = ColumnRegression.of([x]).by_known(ids, ring[:, :20], 2)
     for member in (0, 1):
-        alone = ColumnRegression([x[member : member + 1]]).by_known(ids[:1], ring[member : member + 1, :20], 2)
+        alone = ColumnRegression.of([x[member : member + 1]]).by_known(ids[:1], ring[member : member + 1, :20], 2)
         torch.testing.assert_close(together[member], alone[0], atol=1e-4, rtol=1e-4)
 
 
 def test_columns_that_do_not_vary_say_nothing() -> None:
-    own = ColumnRegression([torch.ones(1, 30, 4)])
+    own = ColumnRegression.of([torch.ones(1, 30, 4)])
     said = own.by_known(torch.tensor([[0, 1, 2]]), torch.tensor([[0, 1, 1]]), 2)
     assert said.isfinite().all()
     torch.testing.assert_close(said[0, 3:], said[0, 3:4].expand(27, 2))
@@ -91,7 +91,7 @@ def test_of_two_sets_of_columns_the_telling_one_is_taken() -> None:
     x, ring = _rings(200)
     noise = torch.randn(200, 2, generator=torch.Generator().manual_seed(5))
     both = torch.stack([x, noise])  # of two members one knows by the first set, the other by the second
-    own = ColumnRegression([both], [both.flip(0)])
+    own = ColumnRegression.of([both], [both.flip(0)])
     said = own.by_known(torch.arange(40).expand(2, 40), ring[:40].expand(2, 40), 2).argmax(-1)
     assert ((said == ring).float().mean(-1) > 0.95).all()
 

@@ -12,7 +12,7 @@ from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, 
 from tune_vfl.attacks.parts.behind_parts import behind_parts
 from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
-from tune_vfl.attacks.parts.own_columns import ColumnRegression, readable
+from tune_vfl.attacks.parts.own_columns import ColumnRegression
 from tune_vfl.attacks.parts.templates import Templates
 from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
 from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
@@ -99,7 +99,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             found = {self.choice: logits, "parts": logits}
         else:
             templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
-            found = self._fitted(templates, own, ColumnRegression([*readable(x), embedded, received.mean(1)]), trust)
+            found = self._fitted(templates, own, own.beside(received.mean(1)), trust)
         return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
 
     def _fitted(

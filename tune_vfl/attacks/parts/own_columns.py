@@ -30,26 +30,40 @@ class ColumnRegression:
     """Logits of the classes by own columns, of members side by side.
 
     Args:
-        sets: each a list of groups of columns ``(T, N, ...)`` of every training row; of several sets each member takes
-            the one of least leave-one-out error. A group, however wide, weighs as much as another of its set.
+        sets: columns ``(T, N, m)`` of every training row; of several sets each member takes the one of least
+            leave-one-out error.
 
     Example:
         >>> import torch
         >>> from tune_vfl.attacks.parts.own_columns import ColumnRegression
         >>> x = torch.linspace(-1, 1, 40).view(1, 40, 1)
-        >>> said = ColumnRegression([x]).by_known(torch.tensor([[5, 30]]), torch.tensor([[0, 1]]), num_classes=2)
+        >>> said = ColumnRegression.of([x]).by_known(torch.tensor([[5, 30]]), torch.tensor([[0, 1]]), num_classes=2)
         >>> said.argmax(-1)[0, [0, 10, 35]].tolist()
         [0, 0, 1]
     """
 
-    def __init__(self, *sets: Sequence[Tensor]) -> None:
-        self._kernels = [_Kernel(groups) for groups in sets]
+    def __init__(self, *sets: Tensor) -> None:
+        self._sets = sets
+        self._kernels = [_Kernel(columns) for columns in sets]
+
+    @classmethod
+    def of(cls, *sets: Sequence[Tensor]) -> Self:
+        """Return a regression on groups of columns ``(T, N, ...)``: however wide, one weighs as much as another."""
+        return cls(*(torch.cat([_weighed(group) for group in groups], -1) for groups in sets))
 
     @classmethod
     def held(cls, x: Tensor, *made: Tensor) -> Self:
-        """Return those of features ``(T, N, ...)``: alone, and beside what was made of them or received for them."""
-        own = readable(x)
-        return cls(*([own] if own else []), *([[*own, *made]] if made else []))
+        """Return that of features ``(T, N, ...)``: alone, and beside what was made of them or received for them.
+
+        Tokens of a text stand for words: their numbers mean nothing, and are left out. Of others ranks are taken.
+        """
+        own = [_weighed(ranked(x.flatten(2)))] if x.is_floating_point() else []
+        beside = [*own, *map(_weighed, made)]
+        return cls(*own, *([torch.cat(beside, -1)] if made else []))
+
+    def beside(self, *more: Tensor) -> Self:
+        """Return a regression on the columns of the last set and more groups ``(T, N, ...)``."""
+        return type(self)(torch.cat([self._sets[-1], *map(_weighed, more)], -1))
 
     def by_known(self, ids: Tensor, labels: Tensor, num_classes: int) -> Tensor:
         """Return logits ``(T, N, K)`` fitted to a few known rows; those of a known row are the fit's without it.
@@ -73,14 +87,6 @@ class ColumnRegression:
         return _least([kernel.left_out(shares) for kernel in self._kernels])
 
 
-def readable(x: Tensor) -> list[Tensor]:
-    """Return features ``(T, N, ...)`` as a group of columns: their ranks.
-
-    Tokens of a text stand for words: their numbers mean nothing, and there is no group.
-    """
-    return [ranked(x.flatten(2))] if x.is_floating_point() else []
-
-
 Fitted = tuple[Tensor, Tensor]
 """Scores ``(T, N, K)`` and leave-one-out errors ``(T,)``."""
 
@@ -89,37 +95,71 @@ class _Kernel:
     """A kernel by its columns: products of rows are its values.
 
     Args:
-        groups: columns ``(T, N, ...)`` of every row, each group of equal weight.
+        columns: ``(T, N, m)`` of every row.
     """
 
-    def __init__(self, groups: Sequence[Tensor]) -> None:
-        columns = torch.cat([_of_one_size(principal(standardized(g.flatten(2)), WIDEST)) for g in groups], -1)
+    def __init__(self, columns: Tensor) -> None:
         features = torch.cat([_gaussian(columns), columns], -1)
-        self._features = features - features.mean(-2, keepdim=True)  # (T, N, m)
-        self._unit = self._features.square().sum((-1, -2)).unsqueeze(-1) / columns.shape[-2]  # (T, 1)
+        self.features = features - features.mean(-2, keepdim=True)  # (T, N, m)
+        self.unit = self.features.square().sum((-1, -2)).unsqueeze(-1) / columns.shape[-2]  # (T, 1)
 
     @cached_property
-    def _main(self) -> tuple[Tensor, Tensor]:
-        """The kernel's eigenvectors ``(T, N, m)`` and eigenvalues ``(T, m)``."""
-        values, axes = torch.linalg.eigh((self._features.mT @ self._features).double())
+    def _whole(self) -> _Spectrum:
+        values, axes = torch.linalg.eigh((self.features.mT @ self.features).double())
         values = values.clamp(min=1e-8 * values.amax(-1, keepdim=True).clamp(min=1e-30))
-        return self._features @ (axes * values.rsqrt().unsqueeze(-2)).float(), values.float()
+        main = self.features @ (axes * values.rsqrt().unsqueeze(-2)).float()
+        return _Spectrum(main, values.float(), self.unit)
 
     def left_out(self, shares: Tensor) -> Fitted:
-        scores, errors, _ = _left_out(*self._main, self._unit, shares)
+        scores, errors, _ = self._whole.left_out(shares)
         return scores, errors
 
     def by_few(self, ids: Tensor, target: Tensor) -> Fitted:
         at = ids.unsqueeze(-1)
-        known = self._features.gather(-2, at.expand(*ids.shape, self._features.shape[-1]))
+        known = self.features.gather(-2, at.expand(*ids.shape, self.features.shape[-1]))
         center, mean = known.mean(-2, keepdim=True), target.mean(-2, keepdim=True)
         known = known - center
         values, axes = torch.linalg.eigh((known @ known.mT).double())
-        main, values = axes.float(), values.clamp(min=0).float()
-        left, errors, ridge = _left_out(main, values, self._unit, target)
-        weights = main @ ((main.mT @ (target - mean)) / (values + ridge).clamp(min=1e-30).unsqueeze(-1))
-        scores = (self._features - center) @ (known.mT @ weights) + mean
+        few = _Spectrum(axes.float(), values.clamp(min=0).float(), self.unit)
+        left, errors, kept = few.left_out(target)
+        weights = few.main @ ((few.main.mT @ (target - mean)) * kept / few.values.clamp(min=1e-30).unsqueeze(-1))
+        scores = (self.features - center) @ (known.mT @ weights) + mean
         return scores.scatter(-2, at.expand(*ids.shape, target.shape[-1]), left), errors
+
+
+class _Spectrum:
+    """Ridge regressions on orthonormal columns.
+
+    Args:
+        main: ``(T, n, m)`` eigenvectors of the kernel.
+        values: ``(T, m)`` its eigenvalues.
+        unit: ``(T, 1)`` the mean square of a row.
+    """
+
+    def __init__(self, main: Tensor, values: Tensor, unit: Tensor) -> None:
+        self.main, self.values = main, values
+        ridges = torch.tensor(RIDGES) * unit.unsqueeze(-1)
+        self._kept = values.unsqueeze(-1) / (values.unsqueeze(-1) + ridges).clamp(min=1e-30)  # (T, m, R)
+        self._own = main.square() @ self._kept + 1 / main.shape[-2]  # (T, n, R): a row's part in its own fit
+
+    def left_out(self, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores ``(T, n, K)`` of each row by the fit without it, their error, and what is kept ``(T, m, 1)``.
+
+        The ridge is that of least error.
+
+        Args:
+            target: ``(T, n, K)`` class probabilities.
+        """
+        at = evenly(target.shape[-2], LANDMARKS)  # errors of so many rows say which ridge is best
+        mean = target.mean(-2, keepdim=True)
+        along = self.main.mT @ (target - mean)
+        wanted, own = target[:, at].unsqueeze(-2), self._own[:, at].unsqueeze(-1)
+        by_ridge = self.main[:, at] @ (self._kept.unsqueeze(-1) * along.unsqueeze(-2)).flatten(-2)
+        fits = by_ridge.view(*own.shape[:-1], -1) + mean.unsqueeze(-2)  # (T, n, R, K)
+        errors = ((fits - own * wanted) / (1 - own).clamp(min=_OUTSIDE) - wanted).square().mean((-3, -1))
+        least, best = errors.nan_to_num(torch.inf).min(-1)
+        kept, own = (x[torch.arange(len(best)), :, best].unsqueeze(-1) for x in (self._kept, self._own))
+        return (self.main @ (kept * along) + mean - own * target) / (1 - own).clamp(min=_OUTSIDE), least, kept
 
 
 def _least(fits: Sequence[Fitted]) -> Tensor:
@@ -142,37 +182,14 @@ def _gaussian(columns: Tensor) -> Tensor:
     return features
 
 
-def _left_out(main: Tensor, values: Tensor, unit: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores ``(T, n, K)`` of each row by the fit without it, their error, and the ridge, that of least error.
-
-    Args:
-        main: ``(T, n, m)`` orthonormal columns, eigenvectors of the kernel.
-        values: ``(T, m)`` the eigenvalues.
-        unit: ``(T, 1)`` the mean square of a row.
-        target: ``(T, n, K)`` class probabilities.
-    """
-    at = evenly(target.shape[-2], LANDMARKS)  # errors of so many rows say which ridge is best
-    mean = target.mean(-2, keepdim=True)
-    along = main.mT @ (target - mean)
-    some, wanted = main[:, at], target[:, at].unsqueeze(-2)
-    ridges = torch.tensor(RIDGES)
-    kept = values.unsqueeze(-1) / (values.unsqueeze(-1) + ridges * unit.unsqueeze(-1)).clamp(min=1e-30)  # (T, m, R)
-    own = (some.square() @ kept + 1 / target.shape[-2]).unsqueeze(-1)
-    fits = (some @ (kept.unsqueeze(-1) * along.unsqueeze(-2)).flatten(-2)).view(*own.shape[:-1], -1) + mean.unsqueeze(-2)
-    errors = ((fits - own * wanted) / (1 - own).clamp(min=_OUTSIDE) - wanted).square().mean((-3, -1))
-    least, best = errors.nan_to_num(torch.inf).min(-1)
-    shrunk = kept[torch.arange(len(best)), :, best].unsqueeze(-1)
-    own = main.square() @ shrunk + 1 / target.shape[-2]
-    left = (main @ (shrunk * along) + mean - own * target) / (1 - own).clamp(min=_OUTSIDE)
-    return left, least, ridges[best].unsqueeze(-1) * unit
-
-
 def _sharpness(scores: Tensor, target: Tensor) -> Tensor:
     """Return the factor ``(T, 1, 1)`` of scores under whose softmax the labels ``(T, n, K)`` are likeliest."""
     said = [(target * (scores * s).log_softmax(-1)).sum((-1, -2)) for s in SHARPNESS]
     return torch.tensor(SHARPNESS)[torch.stack(said, -1).argmax(-1)][:, None, None]
 
 
-def _of_one_size(group: Tensor) -> Tensor:
-    size = group.square().sum(-1).mean(-1)[:, None, None].sqrt()
-    return torch.where(size > 0, group / size.clamp(min=1e-30), 0.0)
+def _weighed(group: Tensor) -> Tensor:
+    """Return the main directions of columns ``(T, N, ...)``, so that the mean square of a row is 1."""
+    main = principal(standardized(group.flatten(2)), WIDEST)
+    size = main.square().sum(-1).mean(-1)[:, None, None].sqrt()
+    return torch.where(size > 0, main / size.clamp(min=1e-30), 0.0)

@@ -61,11 +61,12 @@ class Templates:
         own = _System.of(products, sums, p)
         rest = _System(*(others(part, 2) for part in own))
         fitted = self._solved(rest)
+        plain = self._said(fitted, None)
+        found = [self._visits.total(plain)]
         if known is not None:
-            return [self._said(fitted, None, None)]
-        precision = self._measured(own, rest, fitted)
-        found = [self._said(fitted, None, None), self._said(fitted, precision, None)]
-        return [*found, self._said(fitted, None, shares)] if self._classes == 2 else found
+            return found
+        found.append(self._visits.total(self._said(fitted, self._measured(own, rest, fitted))))
+        return [*found, self._visits.total(self._curved(plain, shares))] if self._classes == 2 else found
 
     def _measured(self, own: _System, rest: _System, fitted: Tensor) -> Tensor:
         """Measure the noise from what the templates of other folds leave of gradients; return its precision by fold.
@@ -105,23 +106,22 @@ class Templates:
         fitted = torch.linalg.solve(matrix + penalty, right).float().view(members, folds, knots, size, -1)
         return torch.einsum("sa,tfaid->tsfid", self._hats, fitted)
 
-    def _said(self, fitted: Tensor, precision: Tensor | None, shares: Tensor | None) -> Tensor:
-        """Return each row's evidence: per visit ``(r . P M_k - M_k . P M_k / 2) / s_t^2``, r being g less its slopes.
+    def _said(self, fitted: Tensor, precision: Tensor | None) -> Tensor:
+        """Return each visit's evidence ``(T, S, F, B, K)``: ``(r . P M_k - M_k . P M_k / 2) / s_t^2``.
+
+        Here r is the gradient less its slopes.
 
         Args:
             fitted: ``(T, S, F, p + K, d)`` slopes and templates.
             precision: ``(T, S, F, d, d)`` P; None is 1.
-            shares: ``(T, n, K)`` class probabilities, by which the score of a visit is a normal number of one mean and
-                variance for each of two classes; None: the variance is the same.
         """
-        v, p = self._visits, self._visits.explaining
+        p = self._visits.explaining
         slopes, templates = fitted[..., :p, :], fitted[..., p:, :]
         shaped = templates if precision is None else templates @ precision
         along = -(slopes @ shaped.mT)
         along[..., :1, :] -= (shaped * templates).sum(-1).unsqueeze(-2) / 2
         weights = torch.cat([along, shaped.mT], -2) / self._noise[:, :, None, None, None]  # (T, S, F, w, K)
-        said = v.columns @ weights
-        return v.total(said if shares is None else self._curved(said, shares))
+        return self._visits.columns @ weights
 
     def _curved(self, said: Tensor, shares: Tensor) -> Tensor:
         """Return log densities of two classes, of scores ``(T, S, F, B, 2)`` of visits: those of the other folds."""
