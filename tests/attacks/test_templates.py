@@ -26,10 +26,10 @@ class Twin:
 
     def __init__(self, visits: VisitsByStep, classes: int) -> None:
         self.classes, self.p = classes, visits.explaining
-        steps, places = visits.rows[0].lt(visits.count).nonzero(as_tuple=True)
-        self.step, self.row = steps, visits.rows[0, steps, places]
-        self.fold = visits.folds[0, steps, places].argmax(-1)
-        columns = visits.columns[0, steps, places].double()
+        there = visits.rows[0].lt(visits.count)
+        self.step, self.fold, _ = there.nonzero(as_tuple=True)
+        self.row = visits.rows[0][there]
+        columns = visits.columns[0][there].double()
         self.explaining, self.gradient = columns[:, : self.p], columns[:, self.p :]
         end = float(visits.times.max() + visits.times.diff()[-1])
         self.hats = hats(visits.times, [0.0, *(k for k in KNOTS[1:] if k < 0.9 * end), end]).double()
@@ -94,19 +94,20 @@ class Twin:
             inverse = torch.einsum("sa,ade->sde", self.hats, torch.linalg.inv(shrunk(shape)))[self.step]
             shaped.append(-torch.einsum("vkd,vde,vke->vk", of, inverse, of) / 2 / size[:, None])
         found = [self.total(self.own(alike)), self.total(self.own(torch.stack(shaped)))]
-        return [*found, self.total(self.curved(alike[..., 1] - alike[..., 0], c))] if self.classes == 2 else found
+        odds = self.own(alike[..., 1] - alike[..., 0]) if self.classes == 2 else None
+        return found if odds is None else [*found, self.total(self.curved(odds, c))]
 
     def curved(self, score: Tensor, c: Tensor) -> Tensor:
-        """Return log densities of normal scores ``(F, V)``, of the means and variances of the other folds' rows."""
+        """Return log densities of normal scores ``(V,)``, of the means and variances of the other folds' rows."""
         density = torch.zeros(len(c), 2, dtype=torch.float64)
-        for fold, of in enumerate(score):
+        for fold in self.fold.unique():
             out, mine = self.fold != fold, self.fold == fold
             for k in range(2):
                 weights = self.hats[self.step[out]] * c[out, k, None]
-                mean = (weights * of[out, None]).sum(0) / weights.sum(0)
-                variance = (weights * of[out, None].square()).sum(0) / weights.sum(0) - mean.square()
+                mean = (weights * score[out, None]).sum(0) / weights.sum(0)
+                variance = (weights * score[out, None].square()).sum(0) / weights.sum(0) - mean.square()
                 m, s = (self.hats[self.step[mine]] @ x for x in (mean, variance))
-                density[mine, k] = -((of[mine] - m).square() / s + s.log()) / 2
+                density[mine, k] = -((score[mine] - m).square() / s + s.log()) / 2
         return density
 
     def total(self, by_visit: Tensor) -> Tensor:
@@ -190,14 +191,14 @@ def test_each_steps_noise_is_its_own() -> None:
     y, middle, g = drawn(20_000, torch.tensor([1.0]))
     half = len(y) // 2
     visits = by_step(middle[None], batch=half)
-    quiet = visits.rows[0, 0]
+    quiet = visits.rows[0, 0][visits.rows[0, 0] < len(y)]
     noise = torch.full((len(y), 1), 4.0)
     noise[quiet] = 1.0
     gradient = middle + noise * torch.randn(len(y), 1, generator=g)
     templates = Templates(by_step(gradient[None], batch=half), 2)
     for _ in range(3):
         said = templates.evidence(one_hot(y, 2).float()[None])[0][0]
-    loud = visits.rows[0, 1]
+    loud = visits.rows[0, 1][visits.rows[0, 1] < len(y)]
     assert float(slope(said[quiet], gradient[quiet])) == pytest.approx(2.0, abs=0.1)
     assert float(slope(said[loud], gradient[loud])) == pytest.approx(2 / 16, abs=0.02)
 

@@ -61,12 +61,13 @@ class Templates:
         own = _System.of(products, sums, p)
         rest = _System(*(others(part, 2) for part in own))
         fitted = self._solved(rest)
-        plain = self._said(fitted, None)
-        found = [self._visits.total(plain)]
         if known is not None:
-            return found
-        found.append(self._visits.total(self._said(fitted, self._measured(own, rest, fitted))))
-        return [*found, self._visits.total(self._curved(plain, shares))] if self._classes == 2 else found
+            return [self._visits.total(self._said(fitted, None))]
+        precision = self._measured(own, rest, fitted)
+        said = [self._said(fitted, None), self._said(fitted, precision)]
+        if self._classes == 2:
+            said.append(self._curved(said[0], shares))
+        return [self._visits.total(one) for one in said]
 
     def _measured(self, own: _System, rest: _System, fitted: Tensor) -> Tensor:
         """Measure the noise from what the templates of other folds leave of gradients; return its precision by fold.
