@@ -26,7 +26,7 @@ from benchmarks.strongest_tables import LABELS_ALONE, SETTINGS, TABLES, dataset_
 from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation.grants.base import GRANTS
-from tune_vfl.evaluation.measuring import STARTS, guess_of, references_of, score_attack
+from tune_vfl.evaluation.measuring import guess_of, references_of, score_attack
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.summarizing import summarize
 from tune_vfl.evaluation.table import Table, variants_of
@@ -95,7 +95,7 @@ def measured(task: Task, table: str, setting: Mapping[str, Any], lower: Referenc
 def floors(task: Task) -> dict[str, list[float]]:
     """Return each way's success on untrained models with noise for gradients, a mean over starts."""
     hand, pack = ByHand(), Pack(task.cell.seeds, 1)
-    found = [successes(hand, score_attack(hand, untrained(task, pack, [hand], start))) for start in range(STARTS)]
+    found = [successes(hand, score_attack(hand, untrained(task, pack, [hand], start))) for start in range(hand.starts)]
     return {v: np.mean([of[v] for of in found], 0).tolist() for v in found[0]}
 
 

@@ -14,7 +14,6 @@ from tune_vfl.evaluation import measuring
 from tune_vfl.evaluation.drifting import DRIFTED, drifted
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.measuring import (
-    STARTS,
     add_acted,
     guess_of,
     measure_pack,
@@ -151,8 +150,8 @@ def test_r_lower_is_the_mean_over_untrained_models_of_the_attacks_that_read_one(
     references = references_of(task)
     found = references.r_lower
     assert set(found) == set(references.noise) == {"pmc", "active"}
-    untouched = [untrained(task, Pack(SEEDS, 1), [pmc], start) for start in range(STARTS)]
-    assert (STARTS, pmc.draws) == (5, 2)
+    untouched = [untrained(task, Pack(SEEDS, 1), [pmc], start) for start in range(pmc.starts)]
+    assert (pmc.starts, pmc.draws) == (5, 2)
     successes = [
         score_attack(pmc, run, [draw])["attack", "pmc", "logreg", "success"]
         for run, draw in zip(untouched, (0, 1, 0, 1, 0), strict=True)
@@ -160,7 +159,9 @@ def test_r_lower_is_the_mean_over_untrained_models_of_the_attacks_that_read_one(
     assert measure_references(task.cell).r_lower == found
     assert found["pmc"] == pytest.approx(np.mean(successes, axis=0))
     deviation = np.std(successes, axis=0, ddof=1)
-    assert references.noise["pmc"] == pytest.approx(np.hypot(deviation, deviation / STARTS**0.5)), "one's and a mean's"
+    assert references.noise["pmc"] == pytest.approx(np.hypot(deviation, deviation / pmc.starts**0.5)), (
+        "one's and a mean's"
+    )
     assert not np.allclose(successes[0], successes[1])
 
 

@@ -114,6 +114,8 @@ class Attack(ABC, Generic[P_co]):
             models then give equal answers, and both have the same floor. Its own by default.
         in_default: the parameters with which it belongs to the portfolio ``default``; None where it costs too much for
             every trial of a search.
+        starts: untrained models a seed whose mean success is what it reaches without messages; two are enough for an
+            attack whose success hardly differs from one to the next.
         choice: the variant that is its answer, picked by the attacker itself among the others, which are only shown
             beside it; None where the best variant counts.
 
@@ -135,6 +137,7 @@ class Attack(ABC, Generic[P_co]):
     capabilities: ClassVar[AttackCapabilities]
     quick: ClassVar[Mapping[str, Any]] = {}
     draws_as: ClassVar[str | None] = None
+    starts: ClassVar[int] = 5
     choice: ClassVar[str | None] = None
     in_default: ClassVar[Mapping[str, Any] | None] = None
 

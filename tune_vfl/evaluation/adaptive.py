@@ -20,7 +20,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
-from tune_vfl.evaluation.measuring import STARTS, guess_of, references_once
+from tune_vfl.evaluation.measuring import guess_of, references_once
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.seats import named_seats, seats_of
@@ -217,7 +217,7 @@ class _Bench:
             return self._over(without)
         parties = dict(self._seats(attack))[name[0]]
         starts = []
-        for start in range(STARTS):
+        for start in range(attack.starts):
             found: list[float] = []
             runs = [untrained(self._task, pack, [attack], start).seen_by(parties) for pack in self._packs]
             for seen in _apart(attack, runs):

@@ -33,9 +33,6 @@ from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Cell, References, Strict
 from tune_vfl.statistics.arrays import Floats
 
-STARTS = 5
-"""Untrained models a seed whose mean is R_lower."""
-
 
 def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: float | None, device: str) -> Table:
     """Train a pack and measure all members: once for all watching attacks, and once more for each acting one.
@@ -146,12 +143,12 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
 
     R_lower: each attack that reads a bottom model, by each party, on untrained models. What else it is granted of a
     training is replaced by what stands in for one that never was, noise for gradients. A few labeled rows on one
-    untrained model are a noisy floor, and its noise would count as leakage; so each seed's is the mean over
-    :data:`STARTS` models, each with one of the draws over which the attack is scored. An attack that reads the label
-    party's own columns is measured without what was sent: no model takes part, so once.
+    untrained model are a noisy floor, and its noise would count as leakage; so each seed's is a mean over the attack's
+    ``starts``, each with one of the draws over which the attack is scored. An attack that reads the label party's own
+    columns is measured without what was sent: no model takes part, so once.
 
-    Floors: R_lower of the attacks on labels; the same of models that noise has moved, :data:`DRIFTED` a seed; and a
-    model of the party's own columns, whether or not an attack has one.
+    Floors: R_lower of the attacks on labels; the same of models that noise has moved, at most :data:`DRIFTED` a seed;
+    and a model of the party's own columns, whether or not an attack has one.
 
     Args:
         task: to measure.
@@ -162,10 +159,9 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
     floors: dict[str, dict[str, list[float]]] = {}
     readers = []
     for attack in task.attacks:
-        starts = _starts(attack, task)
-        if not starts or not all(keeper.stands_in() for keeper in keepers_for([attack])):
+        if not (starts := _starts(attack, task)) or not all(keeper.stands_in() for keeper in keepers_for([attack])):
             continue
-        found = _without_messages(task, [attack], untrained, starts)
+        found = _without_messages(task, {attack: starts}, untrained)
         for name, of_models in found.items():
             lower[name] = of_models.mean(0).tolist()
             if starts > 1:  # the deviation of one model and that of the mean of so many others
@@ -178,10 +174,10 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
         alone = ColumnsAlone(task.attacks)
         # Fewer rows than labels: no attack of the study knows any, or it would be refused.
         with suppress(DataError):
-            _add(floors, alone, task, _without_messages(task, [alone], untrained, alone.draws))
-    watching = [attack for attack in readers if not attack.capabilities.acts]
+            _add(floors, alone, task, _without_messages(task, {alone: alone.draws}, untrained))
+    watching = {attack: min(DRIFTED, attack.starts) for attack in readers if not attack.capabilities.acts}
     if watching:
-        moved = _without_messages(task, watching, partial(drifted, device=device), DRIFTED)
+        moved = _without_messages(task, watching, partial(drifted, device=device))
         for attack in watching:
             _add(floors, attack, task, moved, f" {MOVED}")
     return References(r_lower=lower, noise=noise, floors=floors)
@@ -213,35 +209,33 @@ def _add(
 def _starts(attack: Attack[Strict], task: Task) -> int:
     """Return the number of untrained models to measure an attack on; 0 for an attack that needs a training."""
     if "bottom" in attack.sees():
-        return STARTS
+        return attack.starts
     return int("own_features" in attack.sees() and task.dataset.active is not None)
 
 
-def _without_messages(
-    task: Task, attacks: Sequence[Attack[Strict]], model: Callable[..., Run], starts: int
-) -> dict[str, Floats]:
+def _without_messages(task: Task, starts: Mapping[Attack[Strict], int], model: Callable[..., Run]) -> dict[str, Floats]:
     """Return the success ``(starts, seeds)`` of each attacker on models that no message has taught.
 
     Args:
         task: to attack.
-        attacks: those that read such models.
+        starts: models a seed, of each attack that reads such models.
         model: :func:`untrained` or :func:`drifted`.
-        starts: models a seed.
     """
     seeds = task.cell.seeds
     packs = [Pack(seeds, 1)] if task.architecture.stackable else [Pack((s,), None) for s in seeds]
-    tables: dict[str, list[Table]] = {attack.name: [] for attack in attacks}
-    for start in range(starts):
+    tables: dict[str, list[Table]] = {attack.name: [] for attack in starts}
+    for start in range(max(starts.values())):
+        due = [attack for attack in starts if start < starts[attack]]
         for pack in packs:
-            run = model(task, pack, attacks, start)
-            for attack in attacks:
+            run = model(task, pack, due, start)
+            for attack in due:
                 tables[attack.name].append(score_attack(attack, run, [start % attack.draws]))
     found: dict[str, Floats] = {}
-    for attack in attacks:
+    for attack in starts:
         scores = joined(tables[attack.name])
         for name in named_seats(attack, task):
             successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
-            found[name] = np.reshape(successes, (starts, -1))
+            found[name] = np.reshape(successes, (starts[attack], -1))
     return found
 
 
