@@ -51,7 +51,7 @@ def study_rows(record: StudyRecord, told: Story) -> StudyRows:
     return StudyRows(
         undefended=_texts(known, info.trust.baseline, info.trust) if known else None,
         front=front,
-        attacks=list(dict.fromkeys(name for outcome in shown for name in outcome.attacks)),
+        attacks=list(dict.fromkeys(name for o in shown for name in (*o.attacks, *o.not_needed))),
         measures=formatting.listed(list(dict.fromkeys(formatting.metric(s.metric) for s in scores))) or "none",
         bounded=any(s.upper_bound for s in scores),
     )
@@ -61,7 +61,10 @@ def _texts(outcome: Outcome, sure: Certainty | None, trust: Reliability) -> dict
     return {
         **numbers(outcome, sure, trust.alone),
         "worst": formatting.score(sure.leakage_worst_seed) if sure else "–",
-        "attacks": {name: _attack(score) for name, score in outcome.attacks.items()},
+        "attacks": {
+            **dict.fromkeys(outcome.not_needed, formatting.NOT_NEEDED),
+            **{name: _attack(score) for name, score in outcome.attacks.items()},
+        },
     }
 
 

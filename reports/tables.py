@@ -77,7 +77,7 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
         undefended = [(None, record.baseline)] if record.baseline else []
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
     names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "floor_by", "guess", "r_lower"]
-    marks = ["variant", "upper_bound", "weak_attack", *_SCALARS]
+    marks = ["variant", "upper_bound", "weak_attack", *_SCALARS, "not_needed"]
     frame = frame_of(rows, columns=["study", "number", "attack", *names, *marks])
     return frame.astype({"number": "Int64", "r_lower": "Float64", **dict.fromkeys(_SCALARS, "Float64")})
 
@@ -114,6 +114,9 @@ def _attack_rows(study: str, number: int | None, outcome: Outcome) -> list[dict[
         | {field: getattr(score, field) for field in kept}
         | ({field: getattr(beside[name], field) for field in _SCALARS} if beside else {})
         for name, score in outcome.attacks.items()
+    ] + [
+        {"study": study, "number": number, "attack": name, "not_needed": why}
+        for name, why in outcome.not_needed.items()
     ]
 
 
@@ -121,12 +124,18 @@ def _head(record: StudyRecord, trial: TrialRecord) -> dict[str, Any]:
     return {"study": record.name, "number": trial.number, **{qualified(k): v for k, v in trial.params.items()}}
 
 
-def _scores(outcome: Outcome) -> dict[str, float | None]:
+def _scores(outcome: Outcome) -> dict[str, float | str | None]:
     if outcome.outcome != "ok" or outcome.utility is None:
         return {}
     utility, leakage = outcome.objectives
     spreads = {"utility_std": outcome.utility.std, "leakage": leakage, "leakage_std": outcome.leakage_std}
-    return {"utility": utility, **spreads, **{f"attack.{name}": score.mean for name, score in outcome.attacks.items()}}
+    left_out = "; ".join(f"{name}: {why}" for name, why in outcome.not_needed.items())
+    return {
+        "utility": utility,
+        **spreads,
+        **{f"attack.{name}": score.mean for name, score in outcome.attacks.items()},
+        **({"not_needed": left_out} if left_out else {}),
+    }
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], least: Sequence[str]) -> list[str]:

@@ -149,6 +149,7 @@ class Outcome(BaseModel):
         training_utility: each seed's utility on its training rows; empty in a search, which does not measure it, and
             in a horizontal federation.
         attacks: every attack's score by name.
+        not_needed: attacks that were left out, by name, with what makes them so: ``pmc found .994 of the way``.
         leakage: the largest mean advantage over the attacks, 0 when none was asked for; None unless ``ok``.
         leakage_std: that attack's ``advantage_std``.
         seconds: wall seconds by stage: ``train``, ``attack``, and what the defense names (``teacher``).
@@ -167,6 +168,7 @@ class Outcome(BaseModel):
     utility_before_end: list[float] = Field(default_factory=list)
     training_utility: list[float] = Field(default_factory=list)
     attacks: dict[str, AttackScore] = Field(default_factory=dict)
+    not_needed: dict[str, str] = Field(default_factory=dict)
     leakage: float | None = None
     leakage_std: float | None = None
     seconds: dict[str, float] = Field(default_factory=dict)

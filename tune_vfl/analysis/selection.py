@@ -112,15 +112,9 @@ def _condition(part: str, whole: str) -> Condition:
         raise UsageError(f"--select {whole!r}: {_EXPECTED}") from None
 
 
-def front_of(record: StudyRecord, leakages: Sequence[float] | None = None) -> list[TrialRecord]:
-    """Return the trials on a study's front, by number; equal points all stay.
-
-    Args:
-        record: the study.
-        leakages: one for each ok trial, in the place of its own.
-    """
-    own = [t.outcome.objectives for t in record.ok]
-    points = own if leakages is None else [(u, x) for (u, _), x in zip(own, leakages, strict=True)]
+def front_of(record: StudyRecord) -> list[TrialRecord]:
+    """Return the trials on a study's front, by number; equal points all stay."""
+    points = [t.outcome.objectives for t in record.ok]
     return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
 
 

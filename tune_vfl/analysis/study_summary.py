@@ -6,10 +6,10 @@ from typing import Any
 
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.reliability import Reliability, reliability_of
-from tune_vfl.analysis.selection import front_of
 from tune_vfl.errors import SelectionError
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import named_uri
+from tune_vfl.metrics import pareto
 from tune_vfl.metrics.published import published
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 
@@ -58,8 +58,9 @@ def _front(record: StudyRecord, reliability: Reliability, attack: str | None = N
     known = [a.name for a in record.cell.attacks]
     if attack is not None and attack not in known:
         raise SelectionError(f"study {record.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
-    front = front_of(record, [_leakage(t, attack) for t in record.ok])
-    points = [_point(record, t, reliability, attack) for t in front]
+    met = [t for t in record.ok if attack is None or attack in t.outcome.attacks]
+    on_front = pareto.front([(t.outcome.objectives[0], _leakage(t, attack)) for t in met]).tolist()
+    points = [_point(record, t, reliability, attack) for t, on in zip(met, on_front, strict=True) if on]
     return sorted(points, key=lambda p: (-p["utility"], p["number"]))
 
 
@@ -77,6 +78,7 @@ def _point(record: StudyRecord, trial: TrialRecord, reliability: Reliability, at
         **({} if sure is None else sure.numbers()),
         **({} if alone is None else {"gain_kept": alone.kept(utility)}),
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
+        "not_needed": outcome.not_needed,
         "published": published(outcome),
         "measure": record.measure,
         "confirmed": again is not None,

@@ -76,7 +76,8 @@ def frontier(campaign: CampaignRecord, attack: str | None = None) -> list[dict[s
 def frontier_against(campaign: CampaignRecord, attack: str) -> list[dict[str, Any]]:
     """Return the joint fronts against one attack alone, whose advantage is then the ``leakage``.
 
-    Studies whose defense removes the attack's input are left out: the attack was not run on them.
+    Left out are studies whose defense removes the attack's input, and settings where others had found nearly all: the
+    attack was not run on them.
     """
     found = []
     for dataset in campaign.datasets:
@@ -119,6 +120,7 @@ def _point(describer: Describer, point: JointPoint, alike: list[str]) -> dict[st
         **point.sure.numbers(),
         **({} if alone is None else {"gain_kept": alone.kept(utility)}),
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
+        "not_needed": outcome.not_needed,
         "published": published(outcome),
         "measure": record.measure,
         "confirmed": point.confirmed,

@@ -116,6 +116,8 @@ class Attack(ABC, Generic[P_co]):
             every trial of a search.
         starts: untrained models a seed whose mean success is what it reaches without messages; two are enough for an
             attack whose success hardly differs from one to the next.
+        dear: whether it costs about as much as a training: as a member of a portfolio it is left out of a setting in
+            which cheaper ones have found nearly all.
         choice: the variant that is its answer, picked by the attacker itself among the others, which are only shown
             beside it; None where the best variant counts.
 
@@ -138,6 +140,7 @@ class Attack(ABC, Generic[P_co]):
     quick: ClassVar[Mapping[str, Any]] = {}
     draws_as: ClassVar[str | None] = None
     starts: ClassVar[int] = 5
+    dear: ClassVar[bool] = False
     choice: ClassVar[str | None] = None
     in_default: ClassVar[Mapping[str, Any] | None] = None
 

@@ -62,6 +62,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         sees=frozenset({"visits", "features", "bottom", "auxiliary", "class_prior"}), parties="joined"
     )
     choice = "matched_filter"
+    dear = True
     starts = 2  # they differ less than means of five of `pmc` do
     quick = {"rounds": 2}  # noqa: RUF012 - a constant
 

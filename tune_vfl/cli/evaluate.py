@@ -115,6 +115,8 @@ def _show(answer: dict[str, Any], said: Collection[str]) -> None:
             (s["floor"], s["floor_by"]) for s in answer["attacks"].values() if s["floor_by"]
         ):
             emit(f"floor {floor:.3f}: {by}")
+    for name, why in answer.get("not_needed", {}).items():
+        emit(f"{name} was not needed: {why}")
     for sentence in dict.fromkeys([*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())]):
         if sentence not in said:
             note(sentence)

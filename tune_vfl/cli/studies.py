@@ -165,28 +165,31 @@ def success(attack: Any) -> float | None:
 
 def front_table(front: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None = None) -> None:
     """Print a front, and the undefended model under it."""
-    names = list(dict.fromkeys(name for point in front for name in point["attacks"]))
+    met = [_successes(point) for point in front]
+    names = list(dict.fromkeys(name for successes in met for name in successes))
     rows = [
         [
             point["number"] if "study" not in point else f"{point['study']}#{point['number']}",
             cell(point["params"]),
             plus_minus(point["utility"], point["utility_std"]),
             plus_minus(point["leakage"], point["leakage_std"]),
-            *(_three(point["attacks"].get(name)) for name in names),
+            *(successes.get(name, "-") for name in names),
         ]
-        for point in front
+        for point, successes in zip(front, met, strict=True)
     ]
     if baseline and baseline.get("utility") is not None:
-        attacks = baseline.get("attacks") or {}
         leakage = plus_minus(baseline.get("leakage"), baseline.get("leakage_std"))
         utility = plus_minus(baseline["utility"], baseline.get("utility_std"))
-        rows.append(["-", "no defense", utility, leakage, *(_three(attacks.get(name)) for name in names)])
+        successes = _successes(baseline)
+        rows.append(["-", "no defense", utility, leakage, *(successes.get(name, "-") for name in names)])
     emit_table(("trial", "setting", "utility", "leakage", *names), rows)
 
 
-def _three(attack: Any) -> str:
-    value = None if attack is None else success(attack)
-    return "-" if value is None else f"{value:.3f}"
+def _successes(point: Mapping[str, Any]) -> dict[str, str]:
+    """Return each attack's success as text, or that it was not needed."""
+    found = {name: success(attack) for name, attack in (point.get("attacks") or {}).items()}
+    known = {name: "-" if value is None else f"{value:.3f}" for name, value in found.items()}
+    return known | dict.fromkeys(point.get("not_needed") or {}, "not needed")
 
 
 def emit_summary(summary: Mapping[str, Any]) -> None:

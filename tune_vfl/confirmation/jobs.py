@@ -62,14 +62,15 @@ class Job:
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
     """Return the evaluation settings of a confirmation, without seeds, and the parameters of the trial's defense.
 
-    Collusion of passive parties is no part of a leakage and is not measured. Attacks that read all epochs together
-    are added, also where the search did not run them.
+    Collusion of passive parties is no part of a leakage and is not measured. No attack is left out; attacks that read
+    all epochs together are added, also where the search did not run them.
     """
     given = next((t.params for t in record.trials if t.number == number), {})
     cell, params = (undefended(record.cell), {}) if number == UNDEFENDED else record.cell.with_params(given)
     threat = cell.threat.model_copy(update={"parties": "each"})
     attacks = (*cell.attacks, *_added(cell))
-    return cell.model_copy(update={"rows": "report", "seeds": (), "threat": threat, "attacks": attacks}), params
+    of_all = {"rows": "report", "seeds": (), "threat": threat, "attacks": attacks, "spare": ()}
+    return cell.model_copy(update=of_all), params
 
 
 def _added(cell: Cell) -> list[Named]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def undefended(cell: Cell) -> Cell:
-    """Return the cell without its defense, and with more seeds."""
-    changes: dict[str, Any] = {"defense": "none", "fixed": {}, "seeds": cell.seeds_of_undefended}
+    """Return the cell without its defense, with more seeds and all attacks."""
+    changes: dict[str, Any] = {"defense": "none", "fixed": {}, "seeds": cell.seeds_of_undefended, "spare": ()}
     if DEFENSES[cell.defense].capabilities.head == "scalar":
         changes["model"] = cell.model.model_copy(update={"head": "auto"})
     return cell.model_copy(update=changes)

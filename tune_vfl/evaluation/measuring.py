@@ -33,8 +33,24 @@ from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Cell, References, Strict
 from tune_vfl.statistics.arrays import Floats
 
+NotNeeded = Callable[[Attack[Strict], Table], Sequence[str]]
+"""Says of each member why an attack is not needed after those whose scores a table holds; ``""`` where it is."""
 
-def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: float | None, device: str) -> Table:
+
+def all_needed(attack: Attack[Strict], table: Table) -> Sequence[str]:
+    """Say that an attack is needed by every member."""
+    return [""] * len(table["lost",])
+
+
+def measure_pack(
+    task: Task,
+    params: Sequence[Strict],
+    pack: Pack,
+    *,
+    deadline: float | None,
+    device: str,
+    not_needed: NotNeeded = all_needed,
+) -> Table:
     """Train a pack and measure all members: once for all watching attacks, and once more for each acting one.
 
     Args:
@@ -43,8 +59,10 @@ def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: 
         pack: the members of the training.
         deadline: ``time.monotonic()`` at which training stops with a TimeoutError.
         device: where the network is trained.
+        not_needed: which of the watching attacks may be left out.
     """
-    table = measured(train(task, params, pack, task.watching, deadline=deadline, device=device), task.watching)
+    run = train(task, params, pack, task.watching, deadline=deadline, device=device)
+    table = measured(run, task.watching, not_needed)
     for attack in task.acting:
         if not all(table["lost",]):
             run = train(task, params, pack, [attack], deadline=deadline, device=device)
@@ -52,17 +70,35 @@ def measure_pack(task: Task, params: Sequence[Strict], pack: Pack, *, deadline: 
     return table
 
 
-def measured(run: Run, attacks: Sequence[Attack[Strict]]) -> Table:
-    """Return the table of a training with its attacks' scores; a diverged pack is not attacked."""
+def measured(run: Run, attacks: Sequence[Attack[Strict]], not_needed: NotNeeded = all_needed) -> Table:
+    """Return the table of a training with its attacks' scores; a diverged pack is not attacked.
+
+    Args:
+        run: the training.
+        attacks: those that read it; dear ones come last.
+        not_needed: which of them may be left out, by what those before them found.
+    """
     table = dict(run.table)
     if all(table["lost",]):
         return table
-    start = time.perf_counter()
-    for attack in attacks:
-        table.update(score_attack(attack, run))
-    members = len(table["lost",])
+    start, members = time.perf_counter(), len(table["lost",])
+    for attack in sorted(attacks, key=lambda attack: attack.dear):
+        why = not_needed(attack, table)
+        if any(why):
+            table.update(_of_some(attack, run, [m for m in range(members) if not why[m]]))
+            put(table, ("not_needed",), {attack.name: list(why)})
+        else:
+            table.update(score_attack(attack, run))
     put(table, ("seconds",), {"attack": [(time.perf_counter() - start) / members] * members})
     return table
+
+
+def _of_some(attack: Attack[Strict], run: Run, members: Sequence[int]) -> Table:
+    """Return the scores of an attack on some members of a pack; other rows are not numbers."""
+    scored = joined([score_attack(attack, run.member(m)) for m in members])
+    places = {m: place for place, m in enumerate(members)}
+    rows = range(len(run.table["lost",]))
+    return {key: [values[places[m]] if m in places else math.nan for m in rows] for key, values in scored.items()}
 
 
 def add_acted(table: Table, attack: Attack[Strict], acted: Table) -> None:

@@ -15,7 +15,14 @@ from tune_vfl.defenses.base import defense_params
 from tune_vfl.errors import SpecError, shortened
 from tune_vfl.evaluation.attempts import together_or_alone
 from tune_vfl.evaluation.grants.base import keepers_for
-from tune_vfl.evaluation.measuring import guess_of, measure_pack, rarest_in_test, references_once
+from tune_vfl.evaluation.measuring import (
+    NotNeeded,
+    all_needed,
+    guess_of,
+    measure_pack,
+    rarest_in_test,
+    references_once,
+)
 from tune_vfl.evaluation.permuting import noise_of, p_value_of
 from tune_vfl.evaluation.seats import seats_of
 from tune_vfl.evaluation.summarizing import summarize, worst_party
@@ -28,6 +35,9 @@ from tune_vfl.spec import Cell, References, Strict
 from tune_vfl.spec.cell import is_ordinary
 
 Settings = Mapping[str, Any]
+
+NEARLY_ALL = 0.98
+"""Advantage with every seed after which a dear attack of a portfolio is left out: it could add only what is left."""
 
 
 def evaluate_pack(
@@ -152,13 +162,30 @@ class _Bench:
         task, seeds, minutes = self.task, self.task.cell.seeds, self.task.cell.trial_minutes
         deadline = time.monotonic() + minutes * 60 * len(params) if minutes else None
 
-        def measure(some: list[Strict], pack: Pack) -> Table:
-            return measure_pack(task, some, pack, deadline=deadline, device=self.device)
+        def measure(some: list[Strict], pack: Pack, not_needed: NotNeeded = all_needed) -> Table:
+            return measure_pack(task, some, pack, deadline=deadline, device=self.device, not_needed=not_needed)
 
-        if not task.stacks(params[0]):
+        if not task.stacks(params[0]):  # what one seed finds says nothing of the next ones
             return [joined([measure([p], Pack((seed,), None)) for seed in seeds]) for p in params]
-        table = measure(params, Pack(seeds, len(params)))
+        table = measure(params, Pack(seeds, len(params)), self._not_needed)
         return [taken(table, range(p * len(seeds), (p + 1) * len(seeds))) for p in range(len(params))]
+
+    def _not_needed(self, attack: Attack[Strict], table: Table) -> list[str]:
+        """Say of each member why a spare attack is not needed: with every seed another has found nearly all."""
+        members, seeds = len(table["lost",]), len(self.task.cell.seeds)
+        if attack.name not in self.task.cell.spare:
+            return [""] * members
+        trials = [taken(table, range(first, first + seeds)) for first in range(0, members, seeds)]
+        return [why for trial in trials for why in [self._enough(trial)] * seeds]
+
+    def _enough(self, trial: Table) -> str:
+        """Say which attack has found :data:`NEARLY_ALL` of the way from the floor to 1 with every seed, if any has."""
+        if any(trial["lost",]):
+            return ""
+        rest = [attack for attack in self.task.watching if attack.name not in self.task.cell.spare]
+        scores = {attack.name: score for attack in rest if (score := self._score(attack, trial)) is not None}
+        found, best = max(((min(score.advantages), name) for name, score in scores.items()), default=(0.0, ""))
+        return f"{best} found {found:.3f} of the way" if found >= NEARLY_ALL else ""
 
     def _outcome(self, table: Table) -> Outcome:
         """Return one trial's outcome from its members' measurements; times are its share of the pack's."""
@@ -170,7 +197,11 @@ class _Bench:
             reason = f"{what} became non-finite with seed {', '.join(map(str, lost))}"
             return Outcome(outcome="diverged", reason=reason, seconds=seconds)
         scores: dict[str, AttackScore] = {}
+        not_needed: dict[str, str] = {}
         for attack in self.task.attacks:
+            if why := next(iter(table.get(("not_needed", attack.name), [])), ""):
+                not_needed[attack.name] = why
+                continue
             summary = self._score(attack, table)
             if summary is None:
                 return Outcome.failed("error", self._unscored(attack, table))
@@ -185,6 +216,7 @@ class _Bench:
             utility_before_end=[v for v in below(table, "before_end").get("utility", []) if math.isfinite(v)],
             training_utility=below(table, "training_rows").get("utility", []),
             attacks=scores,
+            not_needed=not_needed,
             leakage=worst.advantage if worst else 0.0,
             leakage_std=worst.advantage_std if worst else 0.0,
             seconds=seconds,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tune_vfl.attacks.base import ATTACKS, Attack, build_attack
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.misfits import misfits_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.spec import Named, Strict
+from tune_vfl.spec import Named, Strict, StudySpec
+from tune_vfl.spec.constraints import OF_ATTACK
 from tune_vfl.spec.study import PORTFOLIOS
 
 
@@ -55,6 +56,13 @@ def expanded(listed: Sequence[Named], task: Task) -> list[Attack[Strict]]:
             raise SpecError(why, unfit={named.name: [why]})
         found |= {a.name: a for a in fitting if a.name not in own and a.name not in found}
     return list(found.values())
+
+
+def spare(spec: StudySpec, attacks: Iterable[Attack[Strict]]) -> tuple[str, ...]:
+    """Return the dear attacks that a spec asks for by a portfolio alone: neither by name nor in a constraint."""
+    asked = {named.name for named in spec.attacks}
+    asked |= {found["attack"] for name in spec.constraints if (found := OF_ATTACK.fullmatch(name))}
+    return tuple(attack.name for attack in attacks if attack.dear and attack.name not in asked)
 
 
 def members(portfolio: str, *, horizontal: bool = False) -> Iterator[Attack[Strict]]:

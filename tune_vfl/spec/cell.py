@@ -91,6 +91,7 @@ class Cell(Strict):
         trial_minutes: a trial that takes longer ends as ``timeout``.
         federation: how the data lie; in the horizontal setting with the number of rounds.
         threat: what every attacker knows.
+        spare: attacks that are left out of a setting in which the others have found nearly all.
         rows: which rows it trains and measures on.
     """
 
@@ -107,6 +108,7 @@ class Cell(Strict):
     trial_minutes: float | None = None
     federation: Federation = Field(default_factory=Federation)
     threat: Threat = Field(default_factory=Threat)
+    spare: tuple[str, ...] = ()
     rows: RowsUsed = "all"
 
     @property

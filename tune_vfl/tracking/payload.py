@@ -28,6 +28,8 @@ SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.
 # Fingerprints of attached files, which prevent a second upload: the summary's, and a front run's setting.
 DIGEST, CONFIG = "tune_vfl.digest", "tune_vfl.config"
 RETRY, NOTE = "tune_vfl.retry_of", "mlflow.note.content"
+# Prefix of the tag of an attack that was left out of a trial; the value says why.
+NOT_NEEDED = "tune_vfl.not_needed"
 
 # MLflow's limit for the name of a run.
 _LONGEST_NAME = 250
@@ -116,6 +118,7 @@ def trial_content(study: str, cell: Cell, trial: TrialRecord) -> RunContent:
     tags = {STUDY: study, OUTCOME: outcome.outcome, PREEMPTED if preempted else TRIAL: str(trial.number)}
     if trial.retry_of is not None:
         tags[RETRY] = str(trial.retry_of)
+    tags.update({f"{NOT_NEEDED}.{name}": why for name, why in outcome.not_needed.items()})
     if outcome.reason:
         tags[NOTE] = outcome.reason
     return RunContent(
