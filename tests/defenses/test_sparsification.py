@@ -131,3 +131,10 @@ def test_a_pack_of_embeddings_is_its_members(case):
         for name, value in run(build(Sparsification, params[member], case, rows, seeds[member]), rows).items():
             if name.startswith("sent"):
                 assert torch.equal(together[name][member], value), name
+
+
+def test_a_residual_of_gradients_is_declared_and_when_it_is_forgotten():
+    assert made().mechanism().unsent == "dropped_on_resize"
+    assert made(residual_on_resize="per_size").mechanism().unsent == "kept_by_size"
+    assert made(residual=False).mechanism() is None
+    assert made(where="embeddings").mechanism() is None

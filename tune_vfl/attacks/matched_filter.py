@@ -12,6 +12,7 @@ from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, 
 from tune_vfl.attacks.parts.behind_parts import behind_parts
 from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
+from tune_vfl.attacks.parts.ledger import Ledger
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
 from tune_vfl.attacks.parts.templates import Templates
 from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
@@ -25,7 +26,7 @@ STILL = 0.002
 """Share of the labels that move in a round, under which a member's rounds end."""
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tune_vfl.protocol.view import View
     from tune_vfl.protocol.visits import Visits
@@ -48,7 +49,8 @@ class MatchedFilter(Attack[MatchedFilterParams]):
     residuals show. In turn, class probabilities are computed from the evidence of all visits and from the own columns,
     and templates and a kernel regression on the own columns are fitted to these probabilities; no row is judged by a
     model that has seen it. The known labels give the start, and judge with all rows' agreement how far either is
-    trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps.
+    trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps, and where it sends later
+    what it did not send, the rows whose gradients a sent number adds up are fitted, unless known rows speak against it.
     """
 
     summary = "fit all rows' labels, slowly moving class templates of gradients and a kernel on own columns together"
@@ -101,33 +103,51 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             found = {self.choice: logits, "parts": logits}
         else:
             templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
-            found = self._fitted(templates, own, own.beside(received.mean(1)), trust)
+            ledger = None
+            if mechanism.unsent and visits.times == tuple(range(len(visits.times))):
+                ledger = Ledger(visits, rows, view.num_classes)
+            found = self._fitted(templates, ledger, own, own.beside(received.mean(1)), trust)
         return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
 
     def _fitted(
-        self, templates: Templates, own: ColumnRegression, with_means: ColumnRegression, trust: Trust
+        self,
+        templates: Templates,
+        ledger: Ledger | None,
+        own: ColumnRegression,
+        with_means: ColumnRegression,
+        trust: Trust,
     ) -> dict[str, Tensor]:
-        """Return logits ``(T, n, K)`` of the filter, of it with a regression on mean gradients, and the better ones."""
+        """Return logits ``(T, n, K)`` of the filter, by a ledger, with a regression on mean gradients, and the best."""
         classes, known = trust.prior.shape[-1], trust.labels.shape[-1]
         ids = torch.arange(known).expand(trust.labels.shape)
         start = own.by_known(ids, trust.labels, classes)
         few = (torch.arange(start.shape[1]) < known).float().expand(start.shape[:2])
         sure = trust.pinned(torch.zeros_like(start))
         sure = sure if trust.swaps is None else sure @ trust.swaps
-        said, gate = trust.chosen(templates.evidence(sure, few), [start], FAINT)
-        alone = trust.balanced(trust.of_true(said) + gate)
-        moving = torch.ones(len(alone), 1, 1, dtype=torch.bool)
-        for _ in range(self.params.rounds):
-            evidence = templates.evidence(trust.taught(said, gate))
-            gates = [start, *trust.sharpened(own.by_all(trust.pinned(alone.exp())))]
-            said, gate = map(torch.where, (moving, moving), trust.chosen(evidence, gates), (said, gate))
-            before, alone = alone, trust.balanced(trust.of_true(said) + gate)
-            moved = (alone.exp() - before.exp()).abs().sum(-1, keepdim=True).mean(1, keepdim=True) / 2
-            if not (moving := moving & (moved > STILL)).any():
-                break
+        first = trust.chosen(templates.evidence(sure, few), [start], FAINT)
+
+        def in_turn(evidence: Callable[[Tensor], Sequence[Tensor]]) -> Tensor:
+            said, gate = first
+            logits = trust.balanced(trust.of_true(said) + gate)
+            moving = torch.ones(len(logits), 1, 1, dtype=torch.bool)
+            for _ in range(self.params.rounds):
+                likelihoods = evidence(trust.taught(said, gate))
+                gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
+                said, gate = map(torch.where, (moving, moving), trust.chosen(likelihoods, gates), (said, gate))
+                before, logits = logits, trust.balanced(trust.of_true(said) + gate)
+                moved = (logits.exp() - before.exp()).abs().sum(-1, keepdim=True).mean(1, keepdim=True) / 2
+                if not (moving := moving & (moved > STILL)).any():
+                    break
+            return logits
+
+        found = {"filter": in_turn(templates.evidence)}
+        best = found["filter"]
+        if ledger is not None:
+            found["ledger"] = in_turn(ledger.evidence)
+            best = trust.likelier(best, found["ledger"])
         means = trust.balanced(with_means.by_known(ids, trust.labels, classes))
-        both = trust.balanced(alone + means)
-        return {self.choice: trust.likelier(alone, both), "filter": alone, "with_means": both}
+        found["with_means"] = trust.balanced(best + means)
+        return {self.choice: trust.likelier(best, found["with_means"]), **found}
 
 
 def _answer(logits: Tensor, rows: Tensor, known: int, lead: tuple[int, ...]) -> Answer:

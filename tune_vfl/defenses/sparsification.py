@@ -13,6 +13,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.defenses.parts.selection import keep_largest
 from tune_vfl.protocol.hooks import Context
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.spec import BOTH, Strict
 
 
@@ -86,6 +87,12 @@ class Sparsification(Defense[SparsificationParams]):
             kept = torch.zeros_like(after) if before is None else before
             self._residuals[0, 1] = torch.where(taking, after, kept)
         return sent
+
+    def mechanism(self) -> Mechanism | None:
+        """Return when a residual of gradients is forgotten; None where there is none."""
+        if self._on_embeddings or not self.shared.residual:
+            return None
+        return Mechanism(unsent="dropped_on_resize" if self.shared.residual_on_resize == "drop" else "kept_by_size")
 
     @property
     def _on_embeddings(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -32,6 +32,9 @@ class PerMember:
         return type(self)(**found)
 
 
+Unsent = Literal["dropped_on_resize", "kept_by_size"]
+
+
 @dataclass(frozen=True, eq=False)
 class Mechanism(PerMember):
     """Public facts of a defense for the members of one training, without secrets and draws.
@@ -45,12 +48,16 @@ class Mechanism(PerMember):
             is i, the same for every row, drawn once; the loss is the cross-entropy with the class taught. None: the
             model is not taught other classes in this way.
         parts: numbers that the model is taught in the place of classes. None: it is taught classes.
+        unsent: when the rest of a batch is forgotten, where the largest entries of a party's gradients are sent as they
+            are, and what is not sent is added to the next gradient in the same place of a batch of the same size: when
+            a batch has another size, or never. None: not so.
     """
 
     coin: Tensor | None = None
     laplace: Tensor | None = None
     swaps: Tensor | None = None
     parts: ClassParts | None = None
+    unsent: Unsent | None = None
 
     def without_noise(self, sent: Tensor) -> Tensor:
         """Return gradients denoised by the known law of the noise, before they enter any mean.
