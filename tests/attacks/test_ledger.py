@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.visits import FILTER, packed, success, visits_of, world
+from tests.helpers.visits import FILTER, WIDTH, packed, success, visits_of, world
 from tune_vfl.attacks.parts.ledger import _below
 from tune_vfl.defenses.sparsification import Sparsification, SparsificationParams
 from tune_vfl.protocol.mechanism import Mechanism
@@ -113,3 +113,16 @@ def test_what_is_nearly_impossible_lies_at_the_limit():
     mean, variance = _below(torch.tensor(50.0), torch.tensor(1.0), torch.tensor(2.0))
     assert float(mean) == 2.0
     assert 0 < float(variance) < 0.01
+
+
+def test_each_party_sends_the_largest_entries_of_its_own():
+    """What one party was not sent is as large as before, beside another one whose gradients are much smaller."""
+    y, view = world(0, classes=4, noise=0.5, features=1.0)
+    visits, d = view.granted("visits"), WIDTH // 2
+    parts = [visits.received[..., :d], 1e-3 * visits.received[..., d:]]
+    sent = [thinned(replace(visits, received=part), drop=0.98) for part in parts]
+    both = replace(sent[0], received=torch.cat([part.received for part in sent], -1))
+    of_two, of_one = (
+        success(FILTER().run(view.holding(visits=replace(both, widths=widths)))["ledger"], y) for widths in ((d, d), ())
+    )
+    assert of_two > of_one + 0.05

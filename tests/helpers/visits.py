@@ -14,6 +14,7 @@ from tune_vfl.protocol.visits import Visits
 from tune_vfl.seeds import Streams
 
 FILTER = ATTACKS["matched_filter"]
+SEEN = ("sent", "received", "places")
 ROWS, EPOCHS, WIDTH, AUX, BATCH = 1200, 12, 6, 10, 100
 
 
@@ -21,7 +22,7 @@ def visits_of(received, sent, *, seed=0, batch=BATCH, mechanism=None):
     """Return the visits ``(E, N, d)`` of a training whose rows come in another order each epoch."""
     g = torch.Generator().manual_seed(seed)
     places = torch.stack([torch.randperm(received.shape[1], generator=g) for _ in received])
-    return Visits(sent, received, places, tuple(map(float, range(len(received)))), batch, mechanism)
+    return Visits(sent, received, places, tuple(map(float, range(len(received)))), batch, mechanism=mechanism)
 
 
 def moving(g, *shape):
@@ -80,7 +81,7 @@ def packed(views):
     if mechanism is not None:
         mechanism = Mechanism(swaps=torch.stack([v.mechanism.swaps for v in visits]))
     held = {
-        "visits": Visits(*stacked("visits", "sent", "received", "places"), visits[0].times, visits[0].batch, mechanism),
+        "visits": replace(visits[0], **dict(zip(SEEN, stacked("visits", *SEEN), strict=True)), mechanism=mechanism),
         "features": Features(*stacked("features", "train", "test")),
         "bottom": nn.Identity,
         "auxiliary": Auxiliary(*stacked("auxiliary", "ids", "labels")),

@@ -23,6 +23,7 @@ class Visits(PerMember):
             last one: rows ``[s * batch, (s + 1) * batch)`` of it made up step s.
         times: the epoch of each entry of E, of several epochs their mean.
         batch: rows of a step.
+        widths: columns of each party of several side by side; empty of a single one.
         mechanism: what the defense declares about how it works; None where it declares nothing.
     """
 
@@ -31,4 +32,5 @@ class Visits(PerMember):
     places: Tensor
     times: tuple[float, ...]
     batch: int
+    widths: tuple[int, ...] = ()
     mechanism: Mechanism | None = None

@@ -65,11 +65,10 @@ class Ledger:
         sent = principal(standardized(visits.sent).flatten(1, 2), SENT)
         self._sent = by_step(scaled(sent).view(*visits.sent.shape[:3], -1))
         received = visits.received.nan_to_num(0.0, 0.0, 0.0)
-        size = received.square().sum((1, 2, 3)) / received.count_nonzero((1, 2, 3)).clamp(min=1)
-        self._sums = by_step(received / size.clamp(min=1e-30).sqrt()[:, None, None, None])
+        widths = list(visits.widths) or [received.shape[-1]]
+        sums = [by_step(_of_one_size(part)) for part in torch.split(received, widths, -1)]
+        self._sums, self._limit = torch.cat(sums, -1), torch.cat([_limits(part) for part in sums], -1)
         self._shown = self._sums != 0
-        smallest = self._sums.abs().masked_fill(~self._shown, torch.inf).amin((-1, -2), keepdim=True)
-        self._limit = smallest.clamp(max=1 / _NOISE)
         times = (torch.arange(epochs).unsqueeze(-1) + torch.arange(steps) / steps).flatten()
         knots = [knot for knot in KNOTS if knot < 0.9 * epochs]
         self._hats = hats(times, [*knots, float(epochs)]).view(*shape[1:3], -1)
@@ -206,6 +205,18 @@ def _by_fold(values: Tensor, weights: Tensor) -> Tensor:
     for fold in range(FOLDS):
         found[..., fold::FOLDS, :] = values[..., fold::FOLDS, :] @ weights[:, fold]
     return found
+
+
+def _of_one_size(received: Tensor) -> Tensor:
+    """Return a party's gradients ``(T, E, N, d)`` in units of the root mean square of what was sent."""
+    size = received.square().sum((1, 2, 3)) / received.count_nonzero((1, 2, 3)).clamp(min=1)
+    return received / size.clamp(min=1e-30).sqrt()[:, None, None, None]
+
+
+def _limits(sums: Tensor) -> Tensor:
+    """Return ``(T, C, L, 1, d)`` the smallest entry that a party was sent in each step, of sums ``(T, C, L, B, d)``."""
+    smallest = sums.abs().masked_fill(sums == 0, torch.inf).amin((-1, -2), keepdim=True)
+    return smallest.clamp(max=1 / _NOISE).expand(*sums.shape[:3], 1, sums.shape[-1])
 
 
 def _length(visits: Visits, steps: int, epochs: int) -> int:

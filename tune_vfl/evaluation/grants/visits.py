@@ -120,10 +120,12 @@ class KeptVisits(Keeper):
         mechanism = self._mechanism
         if mechanism is not None and self._member is not None:
             mechanism = mechanism.member(self._member)
-        sent, received = (torch.cat([self._of(name, party) for party in parties], -1) for name in _NAMES)
-        entries = self._entries or entries_of(self.training.epochs, rows=self.rows, width=sent.shape[-1])
+        sent, received = ([self._of(name, party) for party in parties] for name in _NAMES)
+        widths = tuple(part.shape[-1] for part in sent)
+        entries = self._entries or entries_of(self.training.epochs, rows=self.rows, width=sum(widths))
         times = tuple((epochs[0] + epochs[-1]) / 2 for epochs in entries)
-        return Visits(sent, received, self._order(len(times)), times, self.training.batch_size, mechanism)
+        side_by_side = torch.cat(sent, -1), torch.cat(received, -1)
+        return Visits(*side_by_side, self._order(len(times)), times, self.training.batch_size, widths, mechanism)
 
     def _of(self, name: str, party: int) -> Tensor:
         if self._noise is None:
