@@ -202,3 +202,11 @@ def test_powers_reach_from_nothing_to_more_than_all() -> None:
         assert powers[0] == 0
         assert powers[-1] > 1 in powers
         assert list(powers) == sorted(set(powers))
+
+
+def test_of_several_answers_each_member_takes_the_one_by_which_its_known_rows_are_likeliest() -> None:
+    labels = torch.tensor([[0, 1], [1, 1]])
+    trust = Trust(EVEN.expand(2, 1, 2), labels, None)
+    first = torch.tensor([[[3.0, 0.0], [0.0, 3.0], [1.0, 0.0]], [[3.0, 0.0], [0.0, 3.0], [1.0, 0.0]]])
+    second = torch.tensor([[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]])
+    assert torch.equal(trust.likeliest([first, second]), torch.stack([first[0], second[1]]))

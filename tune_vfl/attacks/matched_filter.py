@@ -24,6 +24,8 @@ from tune_vfl.spec import Strict
 
 STILL = 0.002
 """Share of the labels that move in a round, under which a member's rounds end."""
+TAUGHT = 3
+"""Rounds in which a regression on own columns and mean gradients is fitted to the labels that were found."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +108,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             ledger = None
             if mechanism.unsent and visits.times == tuple(range(len(visits.times))):
                 ledger = Ledger(visits, rows, view.num_classes)
-            found = self._fitted(templates, ledger, own, own.beside(received.mean(1)), trust)
+            found = self._fitted(templates, ledger, own, own.beside(*_spans(received)), trust)
         return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
 
     def _fitted(
@@ -117,7 +119,10 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         with_means: ColumnRegression,
         trust: Trust,
     ) -> dict[str, Tensor]:
-        """Return logits ``(T, n, K)`` of the filter, by a ledger, with a regression on mean gradients, and the best."""
+        """Return logits ``(T, n, K)`` of the filter, by a ledger, of regressions on mean gradients too, and the best.
+
+        A regression finds classes that a template cannot tell, such as those whose gradients lie in several places.
+        """
         classes, known = trust.prior.shape[-1], trust.labels.shape[-1]
         ids = torch.arange(known).expand(trust.labels.shape)
         start = own.by_known(ids, trust.labels, classes)
@@ -145,9 +150,21 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         if ledger is not None:
             found["ledger"] = in_turn(ledger.evidence)
             best = trust.likelier(best, found["ledger"])
-        means = trust.balanced(with_means.by_known(ids, trust.labels, classes))
-        found["with_means"] = trust.balanced(best + means)
-        return {self.choice: trust.likelier(best, found["with_means"]), **found}
+        found["with_means"] = trust.balanced(best + trust.balanced(with_means.by_known(ids, trust.labels, classes)))
+        best = taught = trust.likelier(best, found["with_means"])
+        for _ in range(TAUGHT):
+            scores = with_means.by_all(trust.pinned(taught.exp()))
+            taught = trust.likeliest([trust.balanced(logits) for logits in trust.sharpened(scores)])
+        found["taught"], found["with_taught"] = taught, trust.balanced(best + taught)
+        for name in ("taught", "with_taught"):
+            best = trust.likelier(best, found[name])
+        return {self.choice: best, **found}
+
+
+def _spans(received: Tensor) -> list[Tensor]:
+    """Return mean gradients ``(T, n, d)`` over the training, its first fifth and its last one, of ``(T, E, n, d)``."""
+    some = max(1, round(received.shape[1] / 5))
+    return [received.mean(1), received[:, :some].mean(1), received[:, -some:].mean(1)]
 
 
 def _answer(logits: Tensor, rows: Tensor, known: int, lead: tuple[int, ...]) -> Answer:

@@ -114,6 +114,11 @@ class Trust:
         """Return scores ``(T, n, K)`` as logits of different certainty."""
         return [scores * s for s in SHARPNESS[1::2]]
 
+    def likeliest(self, several: Sequence[Tensor]) -> Tensor:
+        """Return those of several logits ``(T, n, K)`` by which known rows are likeliest."""
+        losses = torch.stack([_loss(self._of_known(logits), self.labels) for logits in several], -1)
+        return torch.stack(list(several), 1)[torch.arange(len(losses)), losses.argmin(-1)]
+
     def likelier(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the first of two logits ``(T, n, K)``, or the second where known rows are clearly likelier by it.
 
