@@ -1,6 +1,8 @@
 """Reports: a page needs nothing but itself, shows every study, and replaces an older one whole."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -232,3 +234,15 @@ def test_studies_of_different_measures_are_not_laid_side_by_side(tmp_path):
     with pytest.raises(StudyError, match=rf"old has measure 1, test-study has measure {MEASURE}.*--name NEW"):
         write_report([old, made_up_study()], tmp_path / "out")
     assert "1: every row was searched on" in write_report([old], tmp_path / "one").read_text(encoding="utf-8")
+
+
+def test_a_report_goes_into_a_folder_that_is_mounted(tmp_path):
+    (tmp_path / "out").mkdir()
+    write = "from pathlib import Path; from reports.page import place_report\n"
+    write += "place_report({'index.html': b'page', 'tables/t.csv': b'table'}, Path('out'))"
+    lines = f'mount -t tmpfs none out && {sys.executable} -c "$0" && cat out/index.html out/tables/t.csv && ls -A . out'
+    command = ["unshare", "--mount", "bash", "-c", lines, write]
+    ran = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    if "unshare" in ran.stderr or "mount:" in ran.stderr:
+        pytest.skip("no right to mount")
+    assert ran.stdout == "pagetable.:\nout\n\nout:\nindex.html\ntables\n", ran.stderr

@@ -10,7 +10,7 @@ from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.db_errors import translated
 from tune_vfl.ledger.schema import SCHEMA, new_identity
 from tune_vfl.ledger.storage import SqliteFile, storage_at
-from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.files import written_out
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def back_up(file: Path, storage: str | None = None) -> int:
     version = place.version()
     if not version:
         raise StudyError(f"there is no ledger at {place.shown} yet: nothing to back up")
-    with written_whole(file, mode=0o600) as draft:
+    with written_out(file, mode=0o600) as draft:
         return _copy(place, draft, version)
 
 
