@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,3 +128,27 @@ def test_a_cause_is_named_where_it_was_seen(
     with refusal("no raylet.", said, error=UnreachableError):
         ray_session.connect()
     assert bool(strain()) == bool(said)
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_the_thread_that_starts_ray_lasts_as_long_as_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux ends Ray's processes with the thread that has started them, in the middle of the next search."""
+    by: list[threading.Thread] = []
+    monkeypatch.setattr("ray.init", lambda **_: by.append(threading.current_thread()))
+    ray_session.connect()
+    searching = threading.Thread(target=ray_session.connect)
+    searching.start()
+    searching.join()
+    assert by[0] is threading.main_thread()
+    assert by[1] not in (searching, by[0])
+    assert by[1].is_alive()
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_what_fails_in_that_thread_is_raised_in_the_one_that_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: object) -> None:
+        raise OSError("no raylet.")
+
+    monkeypatch.setattr("ray.init", init)
+    with ThreadPoolExecutor(1) as pool, refusal("no raylet.", error=UnreachableError):
+        pool.submit(ray_session.connect).result()

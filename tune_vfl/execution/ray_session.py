@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import warnings
+from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from tune_vfl.machine.signals import SIGNALS
 from tune_vfl.machine.streams import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.spec import Resources
@@ -155,7 +156,7 @@ def _start_patiently() -> None:
     require_loopback()
     for attempt in range(1, STARTS + 1):
         try:
-            _start_here()
+            _in_a_lasting_thread(_start_here)
             return
         except UnreachableError:
             raise
@@ -167,6 +168,26 @@ def _start_patiently() -> None:
                     "try again; nothing was lost"
                 ) from error
             tell("tune-vfl: Ray did not start in its time; trying once more")
+
+
+def _in_a_lasting_thread(start: Callable[[], None]) -> None:
+    """Call a function in a thread that lasts as long as this process: what Ray starts on Linux ends with its thread."""
+    if threading.current_thread() is threading.main_thread():
+        start()
+        return
+    started: Future[None] = Future()
+
+    def last() -> None:
+        try:
+            start()
+        except BaseException as error:  # for the thread that waits
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        threading.Event().wait()
+
+    threading.Thread(target=last, name="ray", daemon=True).start()
+    started.result()
 
 
 def _start_here() -> None:
