@@ -152,3 +152,13 @@ def test_what_fails_in_that_thread_is_raised_in_the_one_that_searches(monkeypatc
     monkeypatch.setattr("ray.init", init)
     with ThreadPoolExecutor(1) as pool, refusal("no raylet.", error=UnreachableError):
         pool.submit(ray_session.connect).result()
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_warnings_that_are_errors_here_are_none_in_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own processes warn, and would not start."""
+    seen: list[str | None] = []
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    monkeypatch.setattr("ray.init", lambda **_: seen.append(os.environ.get("PYTHONWARNINGS")))
+    ray_session.connect()
+    assert (seen, os.environ["PYTHONWARNINGS"]) == ([None], "error")

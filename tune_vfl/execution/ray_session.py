@@ -196,7 +196,8 @@ def _start_here() -> None:
     make_token_private()
     folder = RayFolder()
     atexit.register(_end, folder)
-    with environment(_ONE_THREAD), _imports_of_the_installation() as how:
+    # Warnings that were made errors keep Ray's own processes from starting.
+    with environment({**_ONE_THREAD, "PYTHONWARNINGS": None}), _imports_of_the_installation() as how:
         ray.init(
             address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),
