@@ -78,8 +78,10 @@ def place_report(report: Mapping[str, bytes], out: Path) -> Path:
     replaced; files that are not part of a report stay.
     """
     out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    # In the folder itself where there is one: what is mounted there takes no file by a move from beside it.
+    beside = out if out.is_dir() else out.parent
+    beside.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=beside, prefix=f".{out.name}-"))
     try:
         for name, content in report.items():
             path = draft / name
@@ -88,7 +90,7 @@ def place_report(report: Mapping[str, bytes], out: Path) -> Path:
         _move(draft, out)
     finally:
         with suppress(OSError):
-            remove(draft, out.parent)
+            remove(draft, beside)
     return out / "index.html"
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from benchmarks.house import files
-from tune_vfl.errors import SpecError, UsageError
+from tune_vfl.errors import SpecError, UnreachableError, UsageError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine import places
 from tune_vfl.machine.passwords import StudyUrl, from_environment, has_password, hide_password, server_of
@@ -249,3 +249,16 @@ def test_nothing_is_unpickled():
     assert [name for name, text in texts.items() if LOADS.search(text)] == ["data/reading/batches.py"]
     for name, text in texts.items():
         assert text.count("torch.load(") == text.count("weights_only=True"), name
+
+
+def test_the_token_stands_in_the_home_of_tune_vfl_where_the_users_cannot_be_written(user, home, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "")  # put back after the test
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
+    monkeypatch.setenv("HOME", "/proc")
+    make_token_private()
+    assert token_file().is_relative_to(home)
+    assert (mode(token_file()), len(token_file().read_text())) == (0o600, 64)
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
+    monkeypatch.setenv("TUNE_VFL_HOME", "/proc/none")
+    with pytest.raises(UnreachableError, match=r"set RAY_AUTH_TOKEN_PATH to a file .*TUNE_VFL_HOME"):
+        make_token_private()

@@ -14,7 +14,7 @@ from tune_vfl.errors import ConfigError, SpecError, UsageError
 from tune_vfl.evaluation.own_loop import OwnLoop
 from tune_vfl.evaluation.own_rounds import OwnRounds
 from tune_vfl.evaluation.task import Task
-from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.files import written_out
 from tune_vfl.machine.plain_json import load_plain
 from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome
@@ -254,7 +254,7 @@ def export_config(
 
 
 def save_config(config: ExportedConfig, path: Path | str) -> Path:
-    """Write a configuration as JSON, whole or not at all.
+    """Write a configuration as JSON.
 
     Returns:
         The path written.
@@ -263,7 +263,7 @@ def save_config(config: ExportedConfig, path: Path | str) -> Path:
         UnwritableError: when the place cannot be written.
     """
     target = Path(path)
-    with written_whole(target) as draft:
+    with written_out(target) as draft:
         draft.write_text(json.dumps(config.model_dump(mode="json", by_alias=True), indent=2) + "\n", encoding="utf-8")
     return target
 

@@ -166,7 +166,13 @@ SPECS: dict[str, tuple[dict[str, Any] | bytes, list[str]]] = {
     "unknown metric": ({"dataset": csv(metric="aucc")}, ["metric", "'auc'", "got 'aucc'"]),
     "attack for another mode": ({"attacks": ["direct"]}, ["'direct'", "model.top=none makes it nosplit"]),
     "a race": ({"allocation": "race"}, ["allocation: expected even", "leave the line out", "got 'race'"]),
-    "study with a path for a name": ({"study": "../x"}, ["study", "got '../x'"]),
+    "study with a path for a name": (
+        {"study": "../x"},
+        ["study: expected a name of at most 120 letters", "write x", "got '../x'"],
+    ),
+    "study with a space": ({"study": "my study"}, ["write my-study", "got 'my study'"]),
+    "study in other letters": ({"study": "café"}, ["write cafe", "got 'café'"]),
+    "campaign with a space": ({"study": "a b", "defense": ["laplace"]}, ["write a-b-csv-laplace"]),
 }
 
 

@@ -433,24 +433,3 @@ def test_evaluate_prints_a_table(run):
     assert code == 0
     assert "norm" in out
     assert "leak_auc" in out
-
-
-def test_written_whole_leaves_the_old_file_when_it_fails(tmp_path):
-    from tune_vfl.machine.files import written_whole
-
-    target = tmp_path / "f.csv"
-    target.write_text("old")
-
-    def fail_half_way():
-        with written_whole(target) as draft:
-            draft.write_text("half")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail_half_way()
-    assert target.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
-    with written_whole(target) as draft:
-        draft.write_text("new")
-    assert target.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [target]

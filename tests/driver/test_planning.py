@@ -3,14 +3,17 @@
 import json
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
+from tests.helpers.refusals import refusal
 from tune_vfl.cli.main import main
 from tune_vfl.driver import api
-from tune_vfl.driver.planning import plan, planned, refuse_mistakes
+from tune_vfl.driver.planning import plan, planned, planned_campaign, refuse_mistakes
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation import resolving
+from tune_vfl.evaluation import evaluate, resolving
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.plans import PlannedStudy
@@ -125,3 +128,54 @@ def test_several_studies_are_planned_but_not_searched_as_one():
     nameless = {key: value for key, value in matrix.items() if key != "study"}
     with pytest.raises(SpecError, match="study: is required"):
         plan(nameless)
+
+
+@pytest.fixture
+def table(tmp_path):
+    frame = pd.DataFrame({name: np.arange(200) % 7 for name in "abcd"} | {"y": np.arange(200) % 2})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    return frame, tmp_path / "t.csv"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        lambda frame: frame.columns[:2],
+        lambda _: np.array(["a", "b"]),
+        lambda _: pd.Series(["a", "b"]),
+        lambda _: ("a", "b"),
+        lambda _: {"b", "a"},
+        lambda _: {"a": 1, "b": 2}.keys(),
+        lambda _: (name for name in "ab"),
+    ],
+)
+def test_what_a_program_has_at_hand_stands_for_a_list(columns, table, home):
+    frame, path = table
+    parties = {"passive": columns(frame), "active": ["c"]}
+    raw = {**RAW, "dataset": {"name": "csv", "path": path, "label": np.str_("y"), "parties": parties}}
+    raw["defense"] = {"name": "laplace", "space": {"scale": {"choice": np.linspace(0.1, 1, 3)}}}
+    raw["budget"] = {"trials": np.int64(3), "seeds": np.int64(1)}
+    study = planned_campaign(raw).studies[0]
+    assert study.spec.dataset.options["parties"] == {"passive": ["a", "b"], "active": ["c"]}
+    assert study.spec.dataset.options["path"] == str(path)
+    json.dumps(study.spec.model_dump(mode="json"))
+    assert study.space.size == 3
+
+
+def test_a_campaign_from_an_array_is_that_from_a_list():
+    spec = {**RAW, "budget": {"trials": 8, "seeds": 1}}
+    listed = plan({**spec, "defense": ["laplace", "kdk"]})
+    assert planned_campaign({**spec, "defense": np.array(["laplace", "kdk"])}) == listed
+    assert planned_campaign({**spec, "defense": ("laplace", "kdk")}) == listed
+
+
+def test_a_frame_in_a_spec_is_refused_with_its_place(table):
+    with refusal("dataset.path", "got DataFrame", "df.to_parquet", error=SpecError):
+        planned_campaign({**RAW, "dataset": {"name": "csv", "path": table[0], "label": "y"}})
+
+
+def test_an_evaluation_takes_the_same(table):
+    frame, path = table
+    dataset = {"name": "csv", "path": path, "label": "y", "parties": {"passive": frame.columns[:2], "active": ["c"]}}
+    found = evaluate(dataset, attacks="norm", seeds=1, settings=["training.epochs=1"])
+    assert (found["outcome"], list(found["attacks"])) == ("ok", ["norm"])

@@ -11,6 +11,7 @@ from reports.frontier import frontier_info
 from reports.page import write_report
 from tests.helpers.campaigns import campaign_of, part_of
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.mounts import among_own_mounts
 from tests.helpers.studies import made_up_study, made_up_trial
 from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome
@@ -232,3 +233,11 @@ def test_studies_of_different_measures_are_not_laid_side_by_side(tmp_path):
     with pytest.raises(StudyError, match=rf"old has measure 1, test-study has measure {MEASURE}.*--name NEW"):
         write_report([old, made_up_study()], tmp_path / "out")
     assert "1: every row was searched on" in write_report([old], tmp_path / "one").read_text(encoding="utf-8")
+
+
+def test_a_report_goes_into_a_folder_that_is_mounted(tmp_path):
+    (tmp_path / "out").mkdir()
+    write = "from pathlib import Path; from reports.page import place_report\n"
+    write += "place_report({'index.html': b'page', 'tables/t.csv': b'table'}, Path('out'))"
+    lines = 'mount -t tmpfs none out && "$0" -c "$1" && cat out/index.html out/tables/t.csv && ls -A . out'
+    assert among_own_mounts(lines, tmp_path, write) == "pagetable.:\nout\n\nout:\nindex.html\ntables\n"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.mounts import among_own_mounts
 from tune_vfl.errors import StudyError, TuneVflError, UsageError
 from tune_vfl.ledger.lease import holders
 from tune_vfl.ledger.reading import open_study
@@ -72,3 +73,13 @@ def test_a_damaged_ledger_leaves_no_copy(running, home: Path, tmp_path: Path) ->
     with pytest.raises(TuneVflError, match="is damaged"):
         back_up(tmp_path / "monday.db")
     assert not list(tmp_path.glob("*monday*"))
+
+
+@pytest.mark.parametrize("verb", [["study", "backup"], ["optuna", "study"], ["study", "pack", "study", "-o"]])
+def test_a_full_disk_of_the_copy_is_named_and_nothing_is_left_on_it(running, tmp_path: Path, verb: list[str]) -> None:
+    (tmp_path / "small").mkdir()
+    lines = "mount -t tmpfs -o size=8k none small && head -c 8192 /dev/zero > small/full && cd small"
+    said = among_own_mounts(f"{lines} && $0 -m tune_vfl {' '.join(verb)} x; echo $?; ls -A", tmp_path)
+    assert "x: cannot be written" in said
+    assert "disk is full" in said or "No space left" in said
+    assert said.endswith("\n2\nfull\n")

@@ -1,9 +1,12 @@
 """A study as a notebook asks it: frames, a figure, a recommendation, and the same of several data sets together."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -180,3 +183,21 @@ def test_the_door_gives_studies_with_these_verbs(study: Study, monkeypatch: pyte
         assert len(ended.front()) == 3
     with pytest.raises(StudyError, match="TUNE_VFL_HOME"):
         tune_vfl.load_study("study", str(tmp_path / "nowhere.db"))
+
+
+def test_a_search_in_a_thread_that_outlives_the_program_says_so():
+    code = """
+        import threading
+        from tune_vfl import search
+
+        def run():
+            try:
+                threading.main_thread().join()
+                search({"study": "s", "dataset": "breast_cancer", "defense": "laplace"})
+            except Exception as error:
+                print(type(error).__name__, error)
+
+        threading.Thread(target=run).start()
+    """
+    ran = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+    assert "UsageError the program's main thread has ended" in ran.stdout, ran.stderr

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Run
+from tests.helpers.refusals import refusal
 from tune_vfl.errors import SpecError
 from tune_vfl.spec import parse
 from tune_vfl.spec.raw import apply_settings, read_yaml
@@ -189,7 +190,7 @@ def bomb(levels: int, end: str = "[]") -> str:
         ("a: !!float x", "expected a value of the kind float, got 'x'"),
         ("a: !!bool x", "expected a value of the kind bool, got 'x'"),
         ("a: !!null x", "expected a value of the kind null, got 'x'"),
-        ("a: \0", "unacceptable character #x0000"),
+        ("a: \0", "the character U+0000"),
         ("a: !!timestamp 2024-99-99", "could not determine a constructor for the tag 'tag:yaml.org,2002:timestamp'"),
         ("a: !!set {b: 1}", "could not determine a constructor"),
         ('a: 1\nb: "\\udc80"', r"line 2: expected text, got '\udc80', which is half of a character"),
@@ -285,3 +286,30 @@ def test_columns_and_classes_reach_the_data_as_they_are_written(
     resolved = load(out)["dataset"]
     assert (resolved["positive"], resolved["parties"]) == ("no", {"on": ["1.10"], "active": ["010", "no"]})
     assert json.loads(run("validate", "s.yaml", "--json")[1])["studies"][0]["study"] == "2024"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('a: 1\npath: "C:\\Users\\t.csv"', ["line 2", "backslash", "single quotes", "'C:\\Users\\t.csv'"]),
+        ('path: "\\\\srv\\x\\t.csv"', ["line 1", "single quotes"]),
+        ('path: "D:\\new\\t.csv"', ["line 1", "single quotes"]),
+        ("a: 1\n\tb: 2", ["line 2", "a tab", "spaces"]),
+        ("a: @b", ["line 1", "cannot begin with @", "quotes"]),
+        ("a: b: c", ["line 1", "': '", "quote"]),
+        ("a: 1\n b: 2", ["line 2", "line it up"]),
+        ('a: "b\nc: d\n', ["begins in line 1", "close it"]),
+        ("a: {b: 1\nc: 2}", ["the { of line 1", "close it"]),
+        ("a: 1\n---\nb: 2", ["line 2", "second document", "remove"]),
+        ("a: 1\n- b: 2", ["line 2", "but found '-'"]),
+    ],
+)
+def test_a_usual_slip_is_said_with_its_line_and_how_it_is_mended(text, said):
+    with refusal("s.yaml: line", *said, error=SpecError):
+        load_yaml(text, "s.yaml")
+
+
+def test_a_path_of_windows_in_single_quotes_is_the_text_that_stands_there():
+    for text in (r"'C:\Users\new\t.csv'", r"C:\Users\new\t.csv", r'"C:\\Users\\new\\t.csv"'):
+        assert load_yaml(f"path: {text}", "s.yaml") == {"path": r"C:\Users\new\t.csv"}
+    assert load_yaml('label: "A: x\\ty"', "s.yaml") == {"label": "A: x\ty"}

@@ -37,18 +37,18 @@ def export(
 
     Example: `tune-vfl export kdk-bank --select "leakage<=0.2" -o best.json`
     """
-    import json as reader
-
     from tune_vfl.analysis.exporting import export as write
+    from tune_vfl.machine.files import is_stdout
     from tune_vfl.service.studies import campaign_record
 
-    write(campaign_record(name, storage), select, out, dataset)
-    written = reader.loads(out.read_text(encoding="utf-8"))
-    if json:
-        emit_json(written)
+    written = write(campaign_record(name, storage), select, out, dataset)
+    told = f"{written.study}, trial {written.trial}: {written.defense.name} {cell(written.defense.params)}"
+    if is_stdout(out):
+        say(told)
+    elif json:
+        emit_json(written.model_dump(mode="json", by_alias=True))
     else:
-        defense = written["defense"]
-        emit(f"{written['study']}, trial {written['trial']}: {defense['name']} {cell(defense['params'])}")
-        if "confirmed" not in written["measured"]:
+        emit(told)
+        if written.measured.confirmed is None:
             say(f"note: not confirmed: `tune-vfl confirm {name}` measures the front again with fresh seeds")
         say(f"wrote {out}")

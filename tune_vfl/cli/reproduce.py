@@ -151,11 +151,11 @@ def _write_claims(place: Path | None, board: Path, found: Overview) -> None:
     if place is None:
         return
     from reports.board import shelves
-    from tune_vfl.machine.files import written_whole
+    from tune_vfl.machine.files import written_out
     from tune_vfl.papers.claims_page import claims_text
     from tune_vfl.service.board import entries_in
 
     text = claims_text(found, list(shelves(entries_in(board))))
-    with written_whole(place) as draft:
+    with written_out(place) as draft:
         draft.write_text(text, encoding="utf-8")
     note(f"claims: {place}")

@@ -127,9 +127,9 @@ def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | N
     elif out is None:
         emit(to_csv(_frame(front)).rstrip("\n"))
     else:
-        from tune_vfl.machine.files import written_whole
+        from tune_vfl.machine.files import written_out
 
-        with written_whole(out) as draft:
+        with written_out(out) as draft:
             if form == "json":
                 draft.write_text(json.dumps(list(front), indent=2, allow_nan=False) + "\n", encoding="utf-8")
             elif form == "csv":

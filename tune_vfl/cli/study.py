@@ -52,7 +52,7 @@ def pack(
 
     Example: `tune-vfl study pack kdk-bank -o kdk-bank.study`
     """
-    from tune_vfl.machine.files import written_whole
+    from tune_vfl.machine.files import is_stdout, written_out
     from tune_vfl.records.packed_file import to_bytes, to_text
     from tune_vfl.service import parcels
 
@@ -62,13 +62,16 @@ def pack(
         emit(to_text(content).rstrip("\n"))
         return
     path = out or Path(f"{name}.study")
-    with written_whole(path) as draft:
+    with written_out(path) as draft:
         draft.write_bytes(content)
     trials = len(packed.trials)
-    if json:
+    told = f"{path}: {_called(packed)}, {trials} trials, {len(content)} bytes"
+    if is_stdout(path):
+        say(told)
+    elif json:
         emit_json({"schema": SCHEMA, **_named(packed), "did": "packed", "trials": trials, "file": str(path)})
     else:
-        emit(f"{path}: {_called(packed)}, {trials} trials, {len(content)} bytes")
+        emit(told)
 
 
 @app.command("backup")

@@ -36,7 +36,7 @@ class Profile(Strict):
 
 def profiles_file() -> Path:
     """Return where the clusters are described: ``tune-vfl/clusters.yaml`` in the user's folder of settings."""
-    return of_user("XDG_CONFIG_HOME", "~/.config") / "tune-vfl" / "clusters.yaml"
+    return of_user("XDG_CONFIG_HOME", ".config") / "tune-vfl" / "clusters.yaml"
 
 
 def find_profile(named: str | None = None) -> Profile:

@@ -14,7 +14,7 @@ from tune_vfl.records.shares import Demand, even_shares
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Named, StudySpec, parse
 from tune_vfl.spec.listed import as_list
-from tune_vfl.spec.raw import expand, is_campaign, read_yaml
+from tune_vfl.spec.raw import expand, is_campaign, plain, read_yaml
 from tune_vfl.spec.study import PORTFOLIOS
 
 SpecLike = PlannedStudy | StudySpec | Mapping[str, Any] | str | Path
@@ -134,7 +134,7 @@ def planned_campaign(spec: CampaignLike) -> PlannedCampaign:
         return spec
     if isinstance(spec, (PlannedStudy, StudySpec)):
         return PlannedCampaign.of(planned(spec))
-    return plan(read_yaml(Path(spec)) if isinstance(spec, (str, Path)) else spec)
+    return plan(read_yaml(Path(spec)) if isinstance(spec, (str, Path)) else plain(spec))
 
 
 def plan_study(spec: StudySpec) -> PlannedStudy:

@@ -22,7 +22,7 @@ from tune_vfl.metrics.published import scalars
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Cell, RowsUsed, StudySpec, parse
 from tune_vfl.spec.cell import MEASURE
-from tune_vfl.spec.raw import apply_settings
+from tune_vfl.spec.raw import apply_settings, plain
 
 EVALUATION_SCHEMA = "tune-vfl/evaluation/1"
 
@@ -98,7 +98,7 @@ def evaluate(
     *,
     defense: str = "none",
     params: Settings | None = None,
-    attacks: Sequence[str | Mapping[str, Any]] = ("default",),
+    attacks: str | Sequence[str | Mapping[str, Any]] = ("default",),
     seeds: int = 3,
     settings: Iterable[str] = (),
     rows: RowsUsed = "all",
@@ -128,8 +128,8 @@ def evaluate(
     raw = {
         "study": "evaluate",
         "dataset": dataset,
-        "defense": {"name": defense, "params": dict(params or {})},
-        "attacks": list(attacks),
+        "defense": {"name": defense, "params": params or {}},
+        "attacks": attacks,
         "budget": {"trials": 1, "seeds": seeds},
     }
-    return evaluate_spec(parse(apply_settings(raw, settings)), rows=rows)
+    return evaluate_spec(parse(apply_settings(plain(raw), settings)), rows=rows)

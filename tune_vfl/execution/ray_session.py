@@ -10,24 +10,25 @@ import sys
 import tempfile
 import threading
 import warnings
+from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.errors import UnreachableError
+from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.execution.capacity import Capacity
 from tune_vfl.machine.children import safe_imports
 from tune_vfl.machine.environment import environment
 from tune_vfl.machine.network import require_loopback, require_ray_head
-from tune_vfl.machine.places import data_root, home
+from tune_vfl.machine.places import data_root, home, user_home
 from tune_vfl.machine.ray_folder import PREFIX, RayFolder
-from tune_vfl.machine.runtime import usable_cpus
+from tune_vfl.machine.runtime import strain, usable_cpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import SIGNALS
 from tune_vfl.machine.streams import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.spec import Resources
@@ -45,6 +46,7 @@ _QUIET = {
     "TUNE_MAX_PENDING_TRIALS_PG": "10000",
 }
 _OBJECT_STORE_BYTES = 100 * 2**20
+_OF_A_SEARCH = "of_one_search"  # a resource by which other searches know a Ray that ends with the one that started it
 STARTS = 2
 # Two workers of one thread each train more than one worker of two. Workers inherit this.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -55,13 +57,21 @@ def quiet_tune() -> Iterator[None]:
     """Set Tune's environment and loggers for the block and put them back after it.
 
     Ray's own messages, such as on a dead worker, go to stderr: stdout is for answers.
+
+    Raises:
+        UsageError: when Python removes docstrings, without which Tune cannot be imported.
     """
+    if sys.flags.optimize > 1:
+        raise UsageError(
+            "Python runs without docstrings (PYTHONOPTIMIZE=2, or -OO), and Ray cannot be imported without them: unset "
+            "PYTHONOPTIMIZE, or set it to 1"
+        )
     levels = {name: logging.getLogger(name).level for name in ("ray", "ray.tune", "ray.train")}
     for name in levels:
         # Tune prints a page of its own frames for every worker that dies; the ledger and the progress say it in a line.
         logging.getLogger(name).setLevel(logging.CRITICAL if name == "ray.tune" else logging.ERROR)
     try:
-        with environment(_QUIET), redirect_stdout(sys.stderr), warnings.catch_warnings():
+        with environment({**_QUIET, "HOME": str(user_home())}), redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -79,9 +89,8 @@ def connect() -> None:
 
     if ray.is_initialized():
         return
-    address = os.environ.get("RAY_ADDRESS")
     with _handlers_kept():
-        _join(address) if address else _start_patiently()
+        _join(os.environ["RAY_ADDRESS"]) if grows() else _start_patiently()
 
 
 @contextmanager
@@ -129,6 +138,12 @@ def _join(address: str) -> None:
         raise UnreachableError(
             f"the cluster at RAY_ADDRESS={address} cannot be reached: {error}; run 'tune-vfl doctor'"
         ) from error
+    if address == "auto" and any(_OF_A_SEARCH in node for node in _nodes()):
+        ray.shutdown()
+        raise UnreachableError(
+            "RAY_ADDRESS=auto leads to the Ray of another search on this machine, which ends with that search: unset "
+            "RAY_ADDRESS to search beside it, or set it to HOST:PORT of the head of a cluster"
+        )
 
 
 def _start_patiently() -> None:
@@ -141,7 +156,7 @@ def _start_patiently() -> None:
     require_loopback()
     for attempt in range(1, STARTS + 1):
         try:
-            _start_here()
+            _in_a_lasting_thread(_start_here)
             return
         except UnreachableError:
             raise
@@ -149,10 +164,30 @@ def _start_patiently() -> None:
             ray.shutdown()
             if attempt == STARTS:
                 raise UnreachableError(
-                    f"Ray did not start on this machine, {STARTS} times: {error} Is the machine short of memory, or "
-                    "busy with other work? Run 'tune-vfl doctor' and try again; nothing was lost"
+                    f"Ray did not start on this machine, {STARTS} times: {error}{strain()} Run 'tune-vfl doctor' and "
+                    "try again; nothing was lost"
                 ) from error
             tell("tune-vfl: Ray did not start in its time; trying once more")
+
+
+def _in_a_lasting_thread(start: Callable[[], None]) -> None:
+    """Call a function in a thread that lasts as long as this process: what Ray starts on Linux ends with its thread."""
+    if threading.current_thread() is threading.main_thread():
+        start()
+        return
+    started: Future[None] = Future()
+
+    def last() -> None:
+        try:
+            start()
+        except BaseException as error:  # for the thread that waits
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        threading.Event().wait()
+
+    threading.Thread(target=last, name="ray", daemon=True).start()
+    started.result()
 
 
 def _start_here() -> None:
@@ -161,7 +196,8 @@ def _start_here() -> None:
     make_token_private()
     folder = RayFolder()
     atexit.register(_end, folder)
-    with environment(_ONE_THREAD), _imports_of_the_installation() as how:
+    # Warnings that were made errors keep Ray's own processes from starting.
+    with environment({**_ONE_THREAD, "PYTHONWARNINGS": None}), _imports_of_the_installation() as how:
         ray.init(
             address="local",  # a new one, also where `ray start` has left a cluster on this machine
             num_cpus=usable_cpus(),
@@ -169,6 +205,7 @@ def _start_here() -> None:
             log_to_driver=False,
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
+            resources={_OF_A_SEARCH: 1},
             _temp_dir=str(folder.path),
             **how,
         )
@@ -198,4 +235,4 @@ def _end(folder: RayFolder) -> None:
 
 def grows() -> bool:
     """Return whether Ray is a cluster's, which may add machines when work waits."""
-    return bool(os.environ.get("RAY_ADDRESS"))
+    return os.environ.get("RAY_ADDRESS", "") not in ("", "local")

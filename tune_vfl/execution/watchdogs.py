@@ -13,6 +13,7 @@ from ray.tune import Callback
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.network import listens
+from tune_vfl.machine.runtime import strain
 from tune_vfl.machine.streams import tell
 
 _EVERY_SECONDS = 10.0
@@ -24,7 +25,7 @@ _LOOKS = 3
 _HEAD_EVERY_SECONDS, HEAD_LOOKS = 5.0, 5
 _DIED = (
     "Ray on this machine died, so no worker can be started; what was finished is kept, and the same command or "
-    "'tune-vfl resume' goes on with a new Ray (is the machine short of memory? run 'tune-vfl doctor')"
+    "'tune-vfl resume' goes on with a new Ray."
 )
 
 
@@ -84,7 +85,7 @@ def _own_head() -> Callable[[], bool]:
 
 
 def _leave() -> None:
-    tell(f"tune-vfl: {_DIED}")
+    tell(f"tune-vfl: {_DIED}{strain()}")
     os._exit(RayDiedError.exit_code)
 
 
@@ -112,7 +113,7 @@ class NodeWatch(Callback):  # type: ignore[misc]
         self._next = time.monotonic() + self._every
         self._dead = 0 if self._lives() else self._dead + 1
         if self._dead >= _LOOKS:
-            raise RayDiedError(_DIED)
+            raise RayDiedError(f"{_DIED}{strain()}")
 
 
 class DriverCallback(Callback):  # type: ignore[misc]

@@ -37,31 +37,41 @@ def working_folder_is_gone() -> bool:
     return False
 
 
+def user_home() -> Path:
+    """Return the user's home, and that of tune-vfl for a user without one: a container's may have no name either."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return home()
+
+
 def of_user(variable: str, usual: str) -> Path:
     """Return the place that an environment variable names, in which ``~`` is the user's home.
 
     Args:
         variable: its name.
-        usual: the place where it is not set or empty, below ``~``.
+        usual: the place below :func:`user_home` where it is not set or empty.
 
     Raises:
-        UsageError: when there is no such home: a container's user may have neither ``HOME`` nor a name.
+        UsageError: when the variable names a home that is not there.
     """
-    place = os.environ.get(variable) or usual
+    named = os.environ.get(variable)
+    if not named:
+        return user_home() / usual
     try:
-        return Path(place).expanduser()
+        return Path(named).expanduser()
     except RuntimeError as error:
-        raise UsageError(f"{place}: there is no such home folder; set HOME, or {variable} to a whole path") from error
+        raise UsageError(f"{named}: there is no such home folder; set HOME, or {variable} to a whole path") from error
 
 
 def data_root() -> Path:
     """Return the data root: ``TUNE_VFL_DATA``, or ``~/.cache/tune-vfl``."""
-    return of_user("TUNE_VFL_DATA", "~/.cache/tune-vfl")
+    return of_user("TUNE_VFL_DATA", ".cache/tune-vfl")
 
 
 def user_cache() -> Path:
     """Return the folder of what can be made again: ``tune-vfl`` under ``XDG_CACHE_HOME``, or ``~/.cache/tune-vfl``."""
-    return of_user("XDG_CACHE_HOME", "~/.cache") / "tune-vfl"
+    return of_user("XDG_CACHE_HOME", ".cache") / "tune-vfl"
 
 
 def embedded_uri() -> str:

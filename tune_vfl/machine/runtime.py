@@ -10,6 +10,8 @@ from contextlib import suppress
 
 from tune_vfl.errors import SpecError
 
+SHORT_BYTES, BUSY = 2**30, 4
+"""Free memory, and processes a CPU, with which Ray may fail to start in its time."""
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
 
@@ -28,6 +30,15 @@ def return_memory() -> None:
     """Return to the system what was freed and the allocator keeps: tens of MiB after a page of many trials (glibc)."""
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def strain() -> str:
+    """Return what this machine lacks at the moment, in words for the end of a message; nothing where it is not seen."""
+    import psutil
+
+    free, load, cpus = psutil.virtual_memory().available, os.getloadavg()[0], usable_cpus()
+    memory = f" {free / 2**20:.0f} MiB of memory are free here." if free < SHORT_BYTES else ""
+    return memory + (f" {load:.0f} processes want the {cpus} CPUs of this machine." if load > BUSY * cpus else "")
 
 
 def prepare_process() -> None:

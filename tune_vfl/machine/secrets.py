@@ -9,30 +9,44 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from tune_vfl.machine.places import of_user
+from tune_vfl.errors import UnreachableError
+from tune_vfl.machine.places import home, of_user
 from tune_vfl.machine.removing import remove
 from tune_vfl.machine.streams import tell
 
 
 def token_file() -> Path:
     """Return where Ray looks for its token when no variable holds it: ``RAY_AUTH_TOKEN_PATH``, or in ``~/.ray``."""
-    return of_user("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
+    return of_user("RAY_AUTH_TOKEN_PATH", ".ray/auth_token")
 
 
 def make_token_private() -> None:
     """Make sure that a Ray which is started here finds a token that only this user can read.
 
     Ray makes one where there is none, and lets every user of the machine read it: whoever reads it can run code in
-    the Ray of whoever started it. Nothing is done where the environment holds a token or asks for none.
+    the Ray of whoever started it. Nothing is done where the environment holds a token or asks for none. Where the
+    user's home cannot be written it stands in that of tune-vfl, and ``RAY_AUTH_TOKEN_PATH`` names it for this process.
+
+    Raises:
+        UnreachableError: when there is none and it can be written nowhere.
     """
     if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
         return
-    path = token_file()
-    if path.exists():
-        keep_private(path)
-    elif "RAY_AUTH_TOKEN_PATH" not in os.environ:
-        with suppress(OSError):  # Ray says what it lacks
+    usual, own = token_file(), home() / ".ray" / "auth_token"
+    if usual.exists():
+        keep_private(usual)
+    if usual.exists() or "RAY_AUTH_TOKEN_PATH" in os.environ:
+        return
+    for path in (usual, own):
+        with suppress(OSError):
             _make_token(path)
+            if path == own:  # where Ray does not look by itself
+                os.environ["RAY_AUTH_TOKEN_PATH"] = str(own)
+            return
+    raise UnreachableError(
+        f"Ray needs a file for its token, and neither {usual} nor {own} can be written: set RAY_AUTH_TOKEN_PATH to a "
+        "file with a secret text that only you can read, or TUNE_VFL_HOME to a folder of yours"
+    )
 
 
 def keep_private(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.files import written_out
 from tune_vfl.machine.version import VERSION
 from tune_vfl.papers.overview import counted
 from tune_vfl.papers.verdict import STANDARD_ERRORS
@@ -67,7 +67,7 @@ def write_page(path: Path, found: Overview) -> Path:
         UnwritableError: when the place cannot be written.
     """
     text = page_text(found, html=path.suffix == ".html")
-    with written_whole(path) as draft:
+    with written_out(path) as draft:
         draft.write_text(text, encoding="utf-8")
     return path
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.ledger.db_errors import translated
 from tune_vfl.ledger.schema import SCHEMA, new_identity
 from tune_vfl.ledger.storage import SqliteFile, storage_at
-from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.files import written_out
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +35,7 @@ def back_up(file: Path, storage: str | None = None) -> int:
         UsageError: when the file exists, or the ledger is on a server.
         StudyError: when there is no ledger.
         UnreachableError: when the ledger cannot be read, or is damaged.
+        UnwritableError: when the file cannot be written; nothing is left behind then.
     """
     place = storage_at(storage)
     if not isinstance(place, SqliteFile):
@@ -45,7 +48,7 @@ def back_up(file: Path, storage: str | None = None) -> int:
     version = place.version()
     if not version:
         raise StudyError(f"there is no ledger at {place.shown} yet: nothing to back up")
-    with written_whole(file, mode=0o600) as draft:
+    with written_out(file, mode=0o600) as draft:
         return _copy(place, draft, version)
 
 
@@ -55,7 +58,12 @@ def _copy(place: SqliteFile, draft: Path, version: int) -> int:
         closing(sqlite3.connect(f"{place.path.absolute().as_uri()}?mode=rw", uri=True)) as source,
         closing(sqlite3.connect(draft)) as target,
     ):
-        source.backup(target)
+        try:
+            source.backup(target)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:  # the copy's disk: the ledger is only read
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+            raise
         (state,) = target.execute("PRAGMA integrity_check").fetchone()
         if state != "ok":
             raise StudyError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.planning import plan_study, read_study
 from tune_vfl.errors import SpecError, StudyError, UsageError, shortened
-from tune_vfl.machine.files import written_whole
+from tune_vfl.machine.files import written_out, written_whole
 from tune_vfl.records.board import Entry, settings_of
 from tune_vfl.service.parcels import pack
 from tune_vfl.service.studies import campaign_record
@@ -139,7 +139,7 @@ def write(board: Path, out: Path) -> Sequence[Path]:
 
     written = []
     for name, content in board_files(entries_in(board)).items():
-        with written_whole(out / name) as draft:
+        with written_out(out / name) as draft:
             draft.write_bytes(content)
         written.append(out / name)
     return written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
@@ -179,6 +180,7 @@ def search(spec: CampaignLike, **how: Any) -> Study:
         SpecError: with every problem of the spec.
         StudyError: when the name belongs to a study of another spec, or another process runs it.
         UnreachableError: when the ledger or the cluster does not answer.
+        UsageError: in a thread of a program that ends.
 
     Example:
         >>> from tune_vfl import search
@@ -187,9 +189,15 @@ def search(spec: CampaignLike, **how: Any) -> Study:
         >>> len(study.trials())
         5
     """
-    from tune_vfl.driver.api import search as run
+    try:
+        from tune_vfl.driver.api import search as run
 
-    found = run(spec, **how)
+        found = run(spec, **how)
+    except RuntimeError as error:
+        if threading.main_thread().is_alive():
+            raise
+        told = "the program's main thread has ended, and Python starts nothing new then: let it wait (thread.join())"
+        raise UsageError(told) from error
     return Study(found.place, found.name, stopped=found.stopped)
 
 

@@ -6,16 +6,19 @@ import warnings
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tune_vfl.errors import UsageError
+from tune_vfl.errors import UnwritableError, UsageError
 from tune_vfl.ledger.reading import open_study
+from tune_vfl.machine.files import written_out
 from tune_vfl.machine.places import sqlite_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
+    from tune_vfl.ledger.reading import StudyReader
     from tune_vfl.ledger.trials import Trial
 
 
@@ -33,14 +36,27 @@ def copy_to_optuna(name: str, file: Path, storage: str | None = None) -> dict[st
     Raises:
         StudyError: when the ledger has no such name.
         UsageError: when the file exists.
+        UnwritableError: when it cannot be written; nothing is left behind then.
         UnreachableError: when the ledger does not answer.
     """
     import optuna
+    from sqlalchemy.exc import OperationalError
 
     parts = open_study(name, storage).parts()
     if file.exists():
         raise UsageError(f"{file} is there already: name a file that is not")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with written_out(file) as draft:
+            return _write(draft, parts)
+    except (OperationalError, optuna.exceptions.StorageInternalError) as error:
+        why = error.orig if isinstance(error, OperationalError) else error
+        raise UnwritableError(f"{file}: cannot be written ({why}); choose another place") from error
+
+
+def _write(file: Path, parts: Sequence[StudyReader]) -> dict[str, int]:
+    import optuna
+
     target, written = optuna.storages.RDBStorage(sqlite_uri(file)), {}
     for part in parts:
         study = optuna.create_study(storage=target, study_name=part.study.name, directions=["maximize", "minimize"])

@@ -13,7 +13,6 @@ from tune_vfl.spec.study import (
     Named,
     Resources,
     SamplerSpec,
-    StudyName,
     StudySpec,
     Training,
     explain,
@@ -21,6 +20,7 @@ from tune_vfl.spec.study import (
     parse,
     validated,
 )
+from tune_vfl.spec.study_name import StudyName
 
 __all__ = [
     "ALL_MODES",

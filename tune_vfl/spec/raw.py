@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from datetime import date
+from pathlib import Path, PurePath
 from typing import Any
+
+from pydantic import BaseModel
 
 from tune_vfl.errors import SpecError
 from tune_vfl.spec.listed import as_list
@@ -49,6 +52,34 @@ def read_yaml(path: Path, note: Callable[[str], None] | None = None) -> dict[str
             f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}"
         )
     return raw
+
+
+def plain(value: Any, place: str = "") -> Any:
+    """Return a raw spec of a program as plain data: ``df.columns``, an array, a range or a ``Path`` is what it holds.
+
+    Args:
+        value: the spec, or a part of it.
+        place: the keys that lead to it.
+
+    Raises:
+        SpecError: for an object that is no text, number, list or mapping, such as a whole frame, with its place.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(part, f"{place}.{key}".lstrip(".")) for key, part in value.items()}
+    if isinstance(value, PurePath):
+        return str(value)
+    if callable(held := getattr(value, "tolist", None)):  # numpy's arrays and numbers, columns of pandas
+        return plain(held(), place)
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=str)  # in one order, in every process
+    if isinstance(value, (list, tuple, range, KeysView, ValuesView, Iterator)):
+        return [plain(part, place) for part in value]
+    if value is None or isinstance(value, (str, int, float, date, BaseModel)):
+        return value
+    raise SpecError(
+        f"{place}: expected text, a number, a list or a mapping, got {type(value).__name__}; of a table, write a file "
+        "(df.to_parquet) and give its path, and names of columns as a list"
+    )
 
 
 def apply_settings(raw: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:

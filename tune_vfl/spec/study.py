@@ -25,6 +25,7 @@ from tune_vfl.spec.constraints import Constraints
 from tune_vfl.spec.federation import Federation, gathered
 from tune_vfl.spec.listed import Listed
 from tune_vfl.spec.misplaced import meant
+from tune_vfl.spec.study_name import StudyName
 
 SCHEMA = "tune-vfl/spec/1"
 
@@ -133,10 +134,6 @@ class Resources(Strict):
     gpu: float = Field(0, ge=0, allow_inf_nan=False)
     concurrency: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     pack: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-
-
-StudyName = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""Pattern of names of studies and campaigns, which are folder names too."""
 
 
 class StudySpec(Strict):

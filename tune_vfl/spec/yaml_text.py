@@ -13,6 +13,7 @@ from yaml.resolver import Resolver
 
 from tune_vfl.errors import SpecError, shortened
 from tune_vfl.machine.plain_json import MOST_DIGITS
+from tune_vfl.spec.not_yaml import not_yaml
 
 _TAG = "tag:yaml.org,2002:"
 _STR, _INT, _FLOAT, _BOOL, _NULL = (_TAG + kind for kind in ("str", "int", "float", "bool", "null"))
@@ -36,6 +37,8 @@ _OLDER: Any = Resolver()
 _SHOWN, _CUT = 3, 40
 # An escape can write half of the pair that stands for one character elsewhere: no file, path or database takes it.
 _HALF = re.compile("[\ud800-\udfff]")
+# What is left of a path of Windows where its backslashes were read as escapes.
+_WINDOWS = re.compile(r"[A-Za-z]:(?! )[^\n]*?[\x00-\x1f\x7f-\xa0\u2028\u2029]")
 
 MOST_DEPTH = 50
 """How many lists and mappings may stand in one another, the keys that lead to a value included."""
@@ -157,8 +160,8 @@ def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[
             return None
         names = _NameReader()
         names.settle(node, tuple(place))
-        if names.twice:
-            raise SpecError([f"{where}: {problem}" for problem in names.twice])
+        if names.problems:
+            raise SpecError([f"{where}: {problem}" for problem in names.problems])
         if names.unquoted and note is not None:
             note(
                 f"{where}: read as text, where other readers of YAML may see a number, a date, true or false: quote "
@@ -168,14 +171,14 @@ def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[
     except _LimitError as error:
         raise SpecError(f"{where}: {error}") from error
     except yaml.YAMLError as error:
-        raise SpecError(f"{where}: is not valid YAML: {error}") from error
+        raise SpecError(f"{where}: {not_yaml(text, error)}") from error
 
 
 class _NameReader:
-    """Makes names of a document text, and collects keys that are given twice and names that should be quoted."""
+    """Makes names of a document text, and collects what is wrong with keys and names, and names to be quoted."""
 
     def __init__(self) -> None:
-        self.twice: list[str] = []
+        self.problems: list[str] = []
         self.unquoted: list[str] = []
 
     def settle(self, node: yaml.Node, place: tuple[str, ...]) -> None:
@@ -185,6 +188,9 @@ class _NameReader:
                 node.tag = _STR
             if node.tag == _STR and _holds_name(place) and _may_be_mistaken(node, tag):
                 self._quote(node, f"{place[-1]}: " if place[-1] else "")
+            if node.style == '"' and _WINDOWS.match(node.value):
+                told = "expected a path: in double quotes a backslash begins an escape; write it in single quotes"
+                self.problems.append(f"line {node.start_mark.line + 1}: {told}, got {node.value!r}")
         elif isinstance(node, yaml.SequenceNode):
             for entry in node.value:
                 self.settle(entry, (*place, ""))
@@ -201,7 +207,8 @@ class _NameReader:
                 if _holds_name((*place, "")) and _may_be_mistaken(key, tag) and not plain_number:
                     self._quote(key, "key ")
             if name in lines:
-                self.twice.append(f"key {name!r} is given twice, in line {lines[name]} and in line {line}; remove one")
+                told = f"is given twice, in line {lines[name]} and in line {line}; remove one"
+                self.problems.append(f"key {name!r} {told}")
             lines[name] = line
             self.settle(value, (*place, name))
 

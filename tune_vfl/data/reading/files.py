@@ -101,7 +101,8 @@ def absolute(path: str, root: Path, *, folder: bool = False) -> Path:
     kinds = ("folder", "file") if folder else ("file", "folder")
     kind = f"is a {kinds[1]}, not a {kinds[0]}" if other(Path.cwd() / given) else f"no such {kinds[0]}"
     under = "" if given.is_absolute() else f" (looked in {Path.cwd()} and in {root})"
-    raise DataError(f"{given}: {kind}{under}; give the path of an existing {kinds[0]}")
+    shown = str(given) if str(given).isprintable() else repr(str(given))  # a line end in it is no line of the message
+    raise DataError(f"{shown}: {kind}{under}; give the path of an existing {kinds[0]}")
 
 
 def locate(path: str, root: Path, *, folder: bool = False) -> Path:
