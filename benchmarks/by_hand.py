@@ -202,8 +202,9 @@ def all_ways(s: Seen) -> dict[str, Array]:
     steps = filters.steps_of(s.own, s.sent, g, s.steps, s.known, prior)
     gate = filters.Gate(steps.own, prior)
     put("filter", lambda: filters.odds(filters.by_filter(steps, gate)))
+    put("filter_em3", lambda: filters.odds(filters.by_filter(steps, gate, filters.both(out["em3"]))))
     if getattr(s.extra.get("defense"), "name", "") == "sparsification":
-        put("ledger", lambda: filters.odds(by_ledger(steps, gate, out["filter"])))
+        put("ledger", lambda: filters.odds(by_ledger(steps, gate, filters.both(out["filter_em3"]))))
     for name, way in knowing(s, r, out).items():
         put(name, way)
     return out

@@ -231,10 +231,17 @@ class Filter:
         return np.linalg.solve(whole.reshape(size, size) + penalty, sides).reshape(knots, width, -1)
 
 
-def by_filter(s: Steps, gate: Gate, rounds: int = 10) -> Array:
-    """Return log probabilities ``(N, K)`` by the matched filter, which the few known rows start."""
+def by_filter(s: Steps, gate: Gate, first: Array | None = None, rounds: int = 10) -> Array:
+    """Return log probabilities ``(N, K)`` by the matched filter.
+
+    Args:
+        s: the steps.
+        gate: what the own columns say.
+        first: another answer to start from; None: what the known rows alone say by the own columns.
+        rounds: how often labels and models are fitted in turn.
+    """
     start = gate.by_known(s.known, s.labels)
-    return in_turn(s, Filter(s), gate, shared(start, s.prior), [start], rounds)
+    return in_turn(s, Filter(s), gate, shared(start if first is None else first, s.prior), [start], rounds)
 
 
 class Model(Protocol):
@@ -265,3 +272,8 @@ def odds(said: Array) -> Array:
     """Return the log odds ``(N,)`` of the second of two classes."""
     out: Array = said[:, 1] - said[:, 0]
     return out
+
+
+def both(said: Array) -> Array:
+    """Return logits ``(N, 2)`` of log odds ``(N,)``."""
+    return np.stack([np.zeros(len(said)), said], 1)

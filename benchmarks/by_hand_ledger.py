@@ -123,8 +123,7 @@ def by_ledger(s: Steps, gate: Gate, start: Array, rounds: int = 5) -> Array:
     Args:
         s: the steps.
         gate: what the own columns say.
-        start: another answer, as log probabilities or log odds; by the known rows alone the ledger stays at its start.
+        start: logits of another answer; by the known rows alone the ledger stays at its start.
         rounds: how often labels and models are fitted in turn.
     """
-    first = start if start.ndim == 2 else np.stack([np.zeros(len(start)), start], 1)
-    return in_turn(s, Ledger(s), gate, shared(first, s.prior), [], rounds)
+    return in_turn(s, Ledger(s), gate, shared(start, s.prior), [], rounds)
