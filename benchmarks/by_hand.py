@@ -11,8 +11,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from benchmarks import by_hand_filter as filters
 from benchmarks import by_hand_ways as ways
 from benchmarks.by_hand_em import Array, Ints, Visits, balanced, principal, said, soft_logistic, standard, windows
+from benchmarks.by_hand_ledger import by_ledger
 from tune_vfl.attacks.base import Attack, AttackCapabilities
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.defenses.base import Defense
@@ -196,6 +198,13 @@ def all_ways(s: Seen) -> dict[str, Array]:
     put("curved", lambda: ways.em(s, g, len(g), balanced(out["em3"], s.share), curved=True))
     put("curved_unit", lambda: ways.em(s, ways.unit(g), len(g), balanced(out["em3"], s.share), curved=True))
     put("em3_trees", lambda: ways.boosted(small, balanced(out["em3"], s.share), s.folds))
+    prior = np.array([1 - s.share, s.share])
+    steps = filters.steps_of(s.own, s.sent, g, s.steps, s.known, prior)
+    gate = filters.Gate(steps.own, prior)
+    put("filter", lambda: filters.odds(filters.by_filter(steps, gate)))
+    put("filter_em3", lambda: filters.odds(filters.by_filter(steps, gate, filters.both(out["em3"]))))
+    if getattr(s.extra.get("defense"), "name", "") == "sparsification":
+        put("ledger", lambda: filters.odds(by_ledger(steps, gate, filters.both(out["filter_em3"]))))
     for name, way in knowing(s, r, out).items():
         put(name, way)
     return out

@@ -8,6 +8,8 @@ import torch
 
 from benchmarks.by_hand import Seen
 from benchmarks.by_hand_em import Visits, balanced
+from benchmarks.by_hand_filter import Gate, by_filter, odds, shared, steps_of
+from benchmarks.by_hand_ledger import by_ledger
 from benchmarks.by_hand_ways import believed, bins, em, raw_entries, truth_behind
 from benchmarks.strongest import SETTINGS, table
 from benchmarks.strongest_tables import TABLES, made_up
@@ -73,6 +75,51 @@ def test_entries_that_ppdl_drew_are_left_out():
     s = held(received, y, order={0: [torch.arange(ROWS)]})
     kept = raw_entries(s, 0.001)[0, :3] / ROWS
     np.testing.assert_allclose(kept, [[0.02, 0], [0, 0], [0.0004, -0.003]], atol=1e-12)
+
+
+def in_steps(received, y, own, batch=50):
+    """Return steps in which rows come in a new order each epoch, and the gate of the own columns."""
+    rng = np.random.default_rng(7)
+    order = [(e, ids) for e in range(len(received)) for ids in np.split(rng.permutation(ROWS), ROWS // batch)]
+    ids = np.concatenate([np.flatnonzero(y == k)[:10] for k in (0, 1)])
+    prior = np.array([1 - y.mean(), y.mean()])
+    sent = rng.normal(size=(len(received), ROWS, WIDTH))
+    steps = steps_of(own, sent, received, order, (ids, y[ids]), prior)
+    return steps, Gate(own, prior)
+
+
+def test_many_faint_visits_add_up_to_a_label_that_own_columns_only_hint_at():
+    rng, y = drawn()
+    own = np.stack([y + 0.9 * rng.normal(size=ROWS), rng.normal(size=ROWS)], 1)
+    jump = rng.normal(size=WIDTH)
+    received = y[:, None] * jump + 1.5 * rng.normal(size=(20, ROWS, WIDTH))
+    steps, gate = in_steps(received, y, own)
+    alone = auc(odds(gate.by_known(steps.known, steps.labels)), y)
+    assert alone < 0.85
+    assert auc(odds(by_filter(steps, gate)), y) > 0.97
+    noise, gate = in_steps(rng.normal(size=received.shape), y, own)
+    assert auc(odds(by_filter(noise, gate)), y) < alone + 0.05
+
+
+def test_sums_of_what_was_held_back_name_rows_whose_own_entries_were_not_sent():
+    rng, y = drawn()
+    own = np.stack([y + 0.9 * rng.normal(size=ROWS), rng.normal(size=ROWS)], 1)
+    whole = (y - y.mean())[:, None] * np.array([1.0, -1.0, 0.5, 0.0]) + rng.normal(size=(EPOCHS, ROWS, WIDTH))
+    steps, gate = in_steps(whole, y, own)
+    waiting = np.zeros(steps.received.shape[1:])
+    for at, gradient in enumerate(steps.received):
+        u = gradient + waiting
+        sent = np.abs(u) >= np.quantile(np.abs(u), 0.97)
+        steps.received[at], waiting = u * sent, u * ~sent
+    filtered = by_filter(steps, gate)
+    assert auc(odds(by_ledger(steps, gate, filtered)), y) > auc(odds(filtered), y) + 0.02
+
+
+def test_shares_of_classes_are_met_by_a_number_a_class():
+    logits = np.random.default_rng(0).normal(size=(400, 3)) * 2
+    said = shared(logits, np.array([0.7, 0.25, 0.05]), rounds=60)
+    np.testing.assert_allclose(np.exp(said).mean(0), [0.7, 0.25, 0.05], atol=1e-4)
+    np.testing.assert_allclose(np.diff(said - logits, axis=1).std(0), 0, atol=1e-9)
 
 
 def test_probabilities_have_the_known_share():
