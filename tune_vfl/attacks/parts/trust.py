@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,8 +19,6 @@ FAINT = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
 RAREST = 1e-12
 HEARD = 1000
 """Rows beside the known ones whose agreement is looked at."""
-CLEAR = 0.25
-"""The difference of two mean log losses of known rows that is more than chance, times the root of their number."""
 _TURNS = 6
 _FARTHEST, _LEAST = 60.0, 1e-140
 
@@ -120,16 +117,15 @@ class Trust:
         return torch.stack(list(several), 1)[torch.arange(len(losses)), losses.argmin(-1)]
 
     def likelier(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return the first of two logits ``(T, n, K)``, or the second where known rows are clearly likelier by it.
+        """Return the first of two logits ``(T, n, K)``, or the second where known rows are likelier by it.
 
-        What is more than chance in a mean log loss shrinks as the root of their number.
+        Each counts at the power that suits it best.
         """
         one, other = (
             torch.stack([_loss(power * self._of_known(c), self.labels) for power in POWERS[1:]]).amin(0)
             for c in (first, second)
         )
-        clear = one - other > CLEAR / math.sqrt(self.labels.shape[-1])
-        return torch.where(clear[:, None, None], second, first)
+        return torch.where((other < one)[:, None, None], second, first)
 
     def _heard(self, rows: int) -> Tensor:
         """Return the known rows, which come first, and others evenly spread: so many say what is best."""
