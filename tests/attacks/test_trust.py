@@ -152,7 +152,7 @@ def test_a_member_whose_evidence_is_no_number_falls_back_on_what_is_one() -> Non
     assert own.isfinite().all()
 
 
-def test_the_second_candidate_is_taken_only_where_known_rows_are_clearly_likelier_by_it() -> None:
+def test_the_second_candidate_is_taken_only_where_known_rows_are_likelier_by_it() -> None:
     """However sharp either is, and whatever the rows say that are not known."""
     y, trust = labels_of(400, 100)
     good, bad = said_of(y, 2.0, 1), said_of(y, 0.7, 2)
@@ -160,19 +160,9 @@ def test_the_second_candidate_is_taken_only_where_known_rows_are_clearly_likelie
     for size in (0.5, 1.0, 8.0):
         assert torch.equal(trust.likelier(bad, size * good), size * good)
         assert torch.equal(trust.likelier(size * good, bad), size * good)
-    close = good + 0.05 * torch.randn(good.shape, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(trust.likelier(good, close), good)
-    assert torch.equal(trust.likelier(close, good), close)
-
-
-def test_what_is_clear_depends_on_how_many_rows_are_known() -> None:
-    """The same difference is chance among eight known rows, and none among eight hundred."""
-    odds = torch.tensor([[0.8, 0.0], [0.0, 0.8]])
-    y = torch.arange(1000) % 2
-    first = torch.zeros(1, 1000, 2)
-    second = (odds[y] * torch.where(torch.arange(1000) % 8 < 5, 1.0, -1.0)[:, None])[None]
-    for known, taken in ((8, first), (800, second)):
-        assert torch.equal(Trust(EVEN, y[None, :known], None).likelier(first, second), taken)
+    same = torch.cat([good[:, :100], bad[:, 100:]], 1)
+    assert torch.equal(trust.likelier(good, same), good)
+    assert torch.equal(trust.likelier(same, good), same)
 
 
 def test_each_member_takes_its_own_candidate() -> None:
