@@ -91,9 +91,9 @@ def own_labels(
         _check_both(y, names, where)
     else:
         positive = None if isinstance(options.positive, tuple) else options.positive
-        y, names = encode_labels(labels, where, positive)
+        y, names = encode_labels(labels, where, positive, options.classes)
     counts = dict(zip(names, torch.bincount(y, minlength=len(names)).tolist(), strict=True))
-    spelling = "" if options.positives or above is not None else spelling_note(counts)
+    spelling = "" if options.positives or above is not None else spelling_note(counts, options.classes)
     rows = torch.from_numpy(np.flatnonzero(kept))
     tests = None if test_rows is None else _places(test_rows, rows)
     chosen, sampled, said_of = training_sample(y, tests, options.rows, names, name)

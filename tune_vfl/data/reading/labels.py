@@ -26,7 +26,10 @@ _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
 
 def encode_labels(
-    values: pd.Series[Any], where: str, positive: str | float | bool | None = None
+    values: pd.Series[Any],
+    where: str,
+    positive: str | float | bool | None = None,
+    classes: Mapping[str, str] = {},
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Number the classes of a label column.
 
@@ -38,6 +41,7 @@ def encode_labels(
         values: N labels, text or numbers; the index counts the file's rows from 0.
         where: names the file and the column, for messages.
         positive: the positive one of two classes, as it stands in the file; YAML's true also means ``yes`` or ``1``.
+        classes: the class by the label in the file, which the labels went through already.
 
     Returns:
         ``(N,)`` int64 classes, and K class names.
@@ -54,7 +58,7 @@ def encode_labels(
             f"{where}: is constant ({names[0]!r} in all {len(texts)} rows); a label needs at least two classes"
         )
     if positive is not None:
-        names, codes = _positive_last(names, codes, positive, where)
+        names, codes = _positive_last(names, codes, positive, where, classes)
     return torch.from_numpy(codes.astype(np.int64)), tuple(names)
 
 
@@ -176,11 +180,17 @@ def _check_count(classes: int, where: str) -> None:
 
 
 def _positive_last(
-    names: list[str], codes: np.ndarray[Any, Any], positive: str | float | bool, where: str
+    names: list[str],
+    codes: np.ndarray[Any, Any],
+    positive: str | float | bool,
+    where: str,
+    classes: Mapping[str, str],
 ) -> tuple[list[str], np.ndarray[Any, Any]]:
     if len(names) != 2:
         counts = dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
-        advice = spelling_note(counts) or "leave it out, or list all labels of the positive class: positive: [...]"
+        advice = (
+            spelling_note(counts, classes) or "leave it out, or list all labels of the positive class: positive: [...]"
+        )
         raise DataError(
             f"{where}: positive={positive!r} is for two classes, and there are {len(names)} "
             f"({shortened([repr(name) for name in names], _SHOWN)}); {advice}"
