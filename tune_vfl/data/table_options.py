@@ -78,7 +78,7 @@ class CsvOptions(Encoding, LabelOptions, TextOptions):
 
     label: Label = Field(description="the label column; or {column: NAME, above: NUMBER} for two classes")
     path: str | None = Field(
-        None, description="the csv (packed is fine), Parquet or Feather file, from the working directory or the data root"
+        None, description="the csv (packed too), Parquet or Feather file, from the working directory or the data root"
     )
     id: Column | None = Field(None, description="the column that joins the parties' files; never a feature")
     client: Column | None = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tune_vfl.data.assemble import assemble
@@ -152,7 +153,12 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
 
 def _labels(frame: pd.DataFrame, path: Path, options: CsvOptions) -> OwnLabels:
     return own_labels(
-        frame[options.label_column], options, _label_place(path, options), above=options.above, name="csv"
+        frame[options.label_column],
+        options,
+        _label_place(path, options),
+        above=options.above,
+        name="csv",
+        as_number=f"label: {{column: {json.dumps(options.label_column)}, above: {{bound}}}}",
     )
 
 
