@@ -235,7 +235,7 @@ def test_advice_that_is_followed_leads_on(case: str, run: Run, tmp_path: Path, m
 
 
 ADVICE = re.compile(
-    r"paste this into|put this in the place|\bset `|\bset dataset\.|\bset \{|drop_unlabeled: true|such as utf-16"
+    r"paste this into|put this in the place|(?<!-)\bset (?:`|dataset\.|\{)|drop_unlabeled: true|such as utf-16"
     r"|say its `encoding`|leave `encoding` out"
 )
 ELSEWHERE = {
