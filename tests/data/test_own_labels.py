@@ -207,7 +207,7 @@ def test_a_number_as_the_label_is_made_two_classes_as_the_message_says(
 def test_many_whole_numbers_with_enough_rows_are_classes_with_a_question(tmp_path: Path) -> None:
     pd.DataFrame({"a": range(250), "b": 1.5, "y": [k % 25 for k in range(250)]}).to_csv(tmp_path / "t.csv", index=False)
     found = load(Named(name="csv", path=str(tmp_path / "t.csv"), label="y"))
-    assert any("25 different numbers, and each is a class; is it a number?" in note for note in found.notes)
+    assert any("25 different numbers, each a class; is it a number?" in note for note in found.notes)
     digits = load(
         Named(name="csv", path=str(tmp_path / "t.csv"), label="y", classes={str(k): "5" for k in range(6, 25)})
     )

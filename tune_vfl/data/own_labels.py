@@ -79,9 +79,7 @@ def own_labels(
     kept = ~is_unlabeled(as_array, options.missing) if options.drop_unlabeled else np.ones(len(texts), dtype=bool)
     if above is None and kept.all():
         check_labeled(as_array, texts.index, where, options.missing, ", or leave them out with drop_unlabeled: true")
-    notes = []
-    if not kept.all():
-        notes.append(f"{int((~kept).sum()):,} of {len(kept):,} rows have no label and are left out")
+    notes = [] if kept.all() else [f"{(~kept).sum():,} of {len(kept):,} rows have no label and are left out"]
     if not kept.any():
         raise DataError(f"{where}: is missing in all {len(kept)} rows; fill in labels")
     labels = texts[kept]
@@ -99,8 +97,7 @@ def own_labels(
         y, names = encode_labels(labels, where, positive, options.classes, advice=cut)
     counts = dict(zip(names, torch.bincount(y, minlength=len(names)).tolist(), strict=True))
     spelling = "" if options.positives or above is not None else spelling_note(counts, options.classes)
-    if cut and len(names) > _FEW:
-        notes.append(f"the label has {len(names)} different numbers, and each is a class; is it a number? {cut}")
+    notes += _question(cut, len(names))
     rows = torch.from_numpy(np.flatnonzero(kept))
     tests = None if test_rows is None else _places(test_rows, rows)
     chosen, sampled, said_of = training_sample(y, tests, options.rows, names, name)
@@ -112,6 +109,12 @@ def own_labels(
         notes=(*notes, *said_of, *([spelling] if spelling else [])),
         hint=spelling or (cut and f"add rows or remove the class; is the label a number? {cut}"),
     )
+
+
+def _question(cut: str, classes: int) -> list[str]:
+    """Return a note that asks whether many numbers are classes; ``cut`` is what to do where they are not."""
+    asked = f"the label has {classes} different numbers, each a class; is it a number? {cut}"
+    return [asked] if cut and classes > _FEW else []
 
 
 def _cut(labels: pd.Series[Any], as_number: str) -> str:
