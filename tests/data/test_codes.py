@@ -230,6 +230,37 @@ def test_categories_that_differ_in_spelling_are_said_with_a_mapping_that_merges_
         assert merged.passive[0].x.sum(0).tolist() == [60.0, 80.0, 20.0]
 
 
+def test_one_mapping_merges_the_spellings_of_all_files_that_have_the_column(tmp_path: Path) -> None:
+    """The most frequent spelling of one file is a rare one of another: both become the same."""
+    cities = {"shop": ["Rome", "Rome", "rome", "Bonn"], "bank": ["ROME", "ROME", "Rome", "Paris"]}
+    for party, cells in cities.items():
+        own = {"y": [k % 3 > 0 for k in range(80)]} if party == "bank" else {}
+        pd.DataFrame({"id": range(80), "city": cells * 20, **own}).to_csv(tmp_path / f"{party}.csv", index=False)
+    parties = {party: {"path": str(tmp_path / f"{party}.csv")} for party in cities}
+    options = {"id": "id", "label": "y", "parties": parties}
+    facts = examine(read(options))
+    assert facts.categories == {"city": {"ROME": "Rome", "rome": "Rome"}}
+    merged = read({**options, "categories": facts.categories})
+    assert [names for columns in merged.parties for names in columns.names] == [
+        "city=Bonn", "city=Rome", "city=Paris", "city=Rome",
+    ]  # fmt: skip
+    with pytest.raises(
+        DataError, match=r"shop.csv \(shop\), .*bank.csv \(bank\): categories names 'Roma' .* no row has"
+    ):
+        read({**options, "categories": {"city": {"Roma": "Rome"}}})
+
+
+def test_a_proposed_mapping_holds_what_the_spec_merges_already(tmp_path: Path) -> None:
+    cells = ["Roma", "Rome", "rome", "rome", "Bonn"] * 20
+    table = pd.DataFrame({"a": range(100), "t": cells, "y": [k % 3 > 0 for k in range(100)]})
+    options, before = write(tmp_path, table, "csv"), {"t": {"Roma": "Rome"}}
+    facts = examine(read({**options, "categories": before}), merged=before)
+    assert facts.categories == {"t": {"Roma": "Rome", "rome": "Rome"}}
+    merged = read({**options, "categories": facts.categories})
+    assert merged.passive[0].names == ("t=Bonn", "t=Rome")
+    assert not examine(merged, merged=facts.categories).categories
+
+
 def test_what_categories_name_must_be_there(tmp_path: Path) -> None:
     options = labeled_table(tmp_path)
     with pytest.raises(DataError, match=r"names 'RRome' of column 't', which no row has.* Did you mean 'Rome'"):

@@ -1,11 +1,14 @@
 """Labels as people have them: two classes of many or of a number, rows without a label, a sample of the rows."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+import yaml
 from PIL import Image
 
 from tests.data.test_precision import read, write
@@ -178,3 +181,46 @@ def test_a_sample_of_a_large_table_is_proposed(tmp_path: Path) -> None:
     whole, sampled = (Named.model_validate({"name": "csv", **options, "rows": rows}) for rows in (None, 20))
     assert large(whole, LARGE - 1) == large(sampled, LARGE) == large(Named(name="wine"), LARGE) == ""
     assert "every training reads 200,000 rows; dataset.rows: 100000 draws a stratified sample" in large(whole, LARGE)
+
+
+@pytest.mark.parametrize("values", [
+    [f"{k * k - 50}" for k in range(60)],
+    [f"{k * k / 4}" for k in range(60)],
+    ["0"] * 25 + ["7"] * 20 + ["9"] * 13 + ["1200", "1300"],
+    ["5"] * 40 + ["1"] * 19 + ["2"],
+    [str(k) for k in range(1100)],
+])  # fmt: skip
+@pytest.mark.parametrize("column", ["price", "price {in: EUR}, #1"])
+def test_a_number_as_the_label_is_made_two_classes_as_the_message_says(
+    tmp_path: Path, values: list[str], column: str
+) -> None:
+    pd.DataFrame({"a": range(len(values)), "b": 1.5, column: values}).to_csv(tmp_path / "t.csv", index=False)
+    options = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": column}
+    with pytest.raises(DataError, match="label column") as raised:
+        load(Named.model_validate(options))
+    pasted = re.search(r"set (label: \{.*\}) in `dataset`", str(raised.value))
+    assert pasted, raised.value
+    found = load(Named.model_validate(options | yaml.safe_load(pasted[1])))
+    assert min(torch.bincount(found.y)) >= 2
+
+
+def test_many_whole_numbers_with_enough_rows_are_classes_with_a_question(tmp_path: Path) -> None:
+    pd.DataFrame({"a": range(250), "b": 1.5, "y": [k % 25 for k in range(250)]}).to_csv(tmp_path / "t.csv", index=False)
+    found = load(Named(name="csv", path=str(tmp_path / "t.csv"), label="y"))
+    assert any("25 different numbers, each a class; is it a number?" in note for note in found.notes)
+    digits = load(
+        Named(name="csv", path=str(tmp_path / "t.csv"), label="y", classes={str(k): "5" for k in range(6, 25)})
+    )
+    assert not any("is it a number?" in note for note in digits.notes)
+
+
+@pytest.mark.parametrize("mark", ["NA", "null", "NaN"])
+def test_a_class_called_as_a_missing_label_is_kept_as_the_message_says(tmp_path: Path, mark: str) -> None:
+    labels = [(mark, "EU", "AS")[k % 3] for k in range(60)]
+    pd.DataFrame({"a": range(60), "b": 1.5, "y": labels}).to_csv(tmp_path / "t.csv", index=False)
+    options = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "y"}
+    with pytest.raises(DataError, match="is missing in 20 of 60 rows") as raised:
+        load(Named.model_validate(options))
+    pasted = str(raised.value).partition("paste this into `dataset`: ")[2]
+    found = load(Named.model_validate(options | yaml.safe_load(pasted)))
+    assert set(found.class_names) == {"AS", "EU", f"{mark} (a class)"}

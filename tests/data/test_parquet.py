@@ -13,7 +13,7 @@ import torch
 from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.reading.parquet import read_parquet
+from tune_vfl.data.reading.parquet import read_columnar
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named
 
@@ -116,7 +116,7 @@ def test_numbers_come_back_as_they_were(tmp_path: Path, dtype: str) -> None:
     values = np.random.default_rng(1).random(50) * 100
     numbers = values.astype(dtype)
     pa.parquet.write_table(pa.table({"x": numbers}), tmp_path / "a.parquet")
-    assert read_parquet(tmp_path / "a.parquet")["x"].astype("float64").astype(dtype).tolist() == numbers.tolist()
+    assert read_columnar(tmp_path / "a.parquet")["x"].astype("float64").astype(dtype).tolist() == numbers.tolist()
 
 
 def whole_file(table: pa.Table) -> bytes:

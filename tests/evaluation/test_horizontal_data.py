@@ -11,7 +11,7 @@ import torch
 
 from tune_vfl import evaluate
 from tune_vfl.data.base import DATASETS
-from tune_vfl.errors import DataError, SpecError
+from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.clients import Clients
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.task import Task
@@ -147,8 +147,8 @@ def test_a_client_without_rows_to_train_on_is_named(tmp_path: Path) -> None:
     file = tmp_path / "few.csv"
     rows = [("big", k, k % 2) for k in range(40)] + [("tiny", 1, 0)]
     file.write_text("hospital,age,sick\n" + "".join(f"{h},{age},{sick}\n" for h, age, sick in rows))
-    with pytest.raises(DataError, match="client 'tiny' of column 'hospital' has"):
-        _ = Clients(by_hospital(file), Pack((0,), None)).splits
+    with pytest.raises(SpecError, match="client 'tiny' of column 'hospital' has"):
+        by_hospital(file)
 
 
 def test_a_whole_evaluation_of_hospitals(path: Path) -> None:

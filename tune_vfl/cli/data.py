@@ -89,9 +89,9 @@ def _raw(spec: Path | None, dataset: str | None) -> Mapping[str, Any]:
 def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:
     from tune_vfl.data import load
     from tune_vfl.data.check import examine
-    from tune_vfl.data.loading import excluded
+    from tune_vfl.data.loading import excluded, merged
 
-    return [examine(load(named), excluded=excluded(named)) for named in _datasets(raw, place)]
+    return [examine(load(n), excluded=excluded(n), merged=merged(n)) for n in _datasets(raw, place)]
 
 
 def _not_a_spec(table: Path) -> str:

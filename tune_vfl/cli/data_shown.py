@@ -7,10 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tune_vfl.cli.output import as_yaml, emit, emit_table
+from tune_vfl.data.spellings import in_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tune_vfl.data.check import Facts, PartyFacts
     from tune_vfl.data.findings import ColumnFacts, Finding, Oddity
 
@@ -116,9 +115,11 @@ def _to_paste(facts: Facts) -> list[str]:
     lines = []
     if facts.exclude:
         listed = as_yaml({"exclude": list(facts.exclude)}, default_flow_style=None, width=WIDTH - 6)
-        lines += ["to leave out what is no feature, paste this into `dataset`:", textwrap.indent(listed, "  ")]
+        new = {f.column for f in facts.findings if f.exclude}
+        where = in_place("exclude", set(facts.exclude) - new)
+        lines += [f"to leave out what is no feature, {where}:", textwrap.indent(listed, "  ")]
     if facts.categories:
-        lines += _to_merge(facts.categories)
+        lines += _to_merge(facts)
     asked = [f"{f.column} ({f.score:.3f})" for f in _of(facts, "known before?")]
     if asked:
         lines.append(_wrapped(f"known before the label? if not, leave out, too: {shortened(asked, _ASKED)}"))
@@ -130,15 +131,18 @@ def _to_paste(facts: Facts) -> list[str]:
     return lines
 
 
-def _to_merge(categories: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return the lines that merge spellings: of many the first that fit a screen."""
-    pairs = [(column, name, to) for column, names in categories.items() for name, to in names.items()]
+def _to_merge(facts: Facts) -> list[str]:
+    """Return the lines that merge spellings: what the spec merges already, and of many new ones the first that fit."""
+    pairs = [(column, name, to) for column, names in facts.categories.items() for name, to in names.items()]
+    seen = {(c.name, name) for party in facts.parties for c in party.columns for group in c.spelt for name, _ in group}
+    new = [pair for pair in pairs if pair[:2] in seen]
+    kept = [pair for pair in pairs if pair[:2] not in seen]
     shown: dict[str, dict[str, str]] = {}
-    for column, name, to in pairs[:_MERGED]:
+    for column, name, to in [*kept, *new[:_MERGED]]:
         shown.setdefault(column, {})[name] = to
     listed = as_yaml({"categories": shown}, default_flow_style=None, width=WIDTH - 6, sort_keys=False)
-    more = f" (the first {_MERGED} of {len(pairs)}; --json has all)" if pairs[_MERGED:] else ""
-    return [f"where these are one category, paste this into `dataset`{more}:", textwrap.indent(listed, "  ")]
+    more = f" (the first {_MERGED} of {len(new)}; --json has all)" if new[_MERGED:] else ""
+    return [f"where these are one category, {in_place('categories', kept)}{more}:", textwrap.indent(listed, "  ")]
 
 
 def _of(facts: Facts, oddity: Oddity) -> list[Finding]:

@@ -69,13 +69,13 @@ def assemble(
         fingerprint=fingerprint(parties, y, class_names, test_rows, test_share, holders=holders, reserved=reserved),
         test_rows=test_rows,
         test_share=test_share,
-        notes=(*notes, *_imbalance(y, class_names), *lacking),
+        notes=(*notes, *_imbalance(y, class_names, metric), *lacking),
         holders=holders,
         reserved=reserved,
     )
 
 
-def _imbalance(y: Tensor, class_names: Sequence[str]) -> tuple[str, ...]:
+def _imbalance(y: Tensor, class_names: Sequence[str], metric: MetricChoice) -> tuple[str, ...]:
     if len(class_names) != 2:
         return ()
     counts = torch.bincount(y, minlength=2)
@@ -84,7 +84,7 @@ def _imbalance(y: Tensor, class_names: Sequence[str]) -> tuple[str, ...]:
     if share >= _IMBALANCED:
         return ()
     fact = f"imbalanced: class {class_names[rarer]!r} is {share:.1%} of {len(y)} rows"
-    return (f"{fact}; AUC does not depend on that share, for F1 set dataset.metric to f1",)
+    return (fact if metric == "f1" else f"{fact}; AUC does not depend on that share, for F1 set dataset.metric to f1",)
 
 
 def lacking_class(y: Tensor, class_names: Sequence[str]) -> str:

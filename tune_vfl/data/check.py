@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from tune_vfl.data.base import ColumnKind, Columns, Dataset
 from tune_vfl.data.findings import ColumnFacts, Finding, findings
 from tune_vfl.data.partition import ACTIVE
 from tune_vfl.data.predictive_columns import THRESHOLD, file_columns, measure, noise, scores_alone, values_of
-from tune_vfl.data.spellings import merging
+from tune_vfl.data.spellings import alike, merging
 from tune_vfl.data.split import split
 from tune_vfl.errors import shortened
 from tune_vfl.statistics.arrays import Floats
@@ -60,7 +61,8 @@ class Facts:
         findings: suspicious columns, the worst first.
         exclude: the columns to leave out, those that the spec leaves out already among them; empty where nothing new is
             found, or the data set has no such option.
-        categories: by column, the mapping that merges categories which differ in spelling only.
+        categories: by column, the mapping that merges categories which differ in spelling only, with those that the
+            spec merges already; empty where nothing new is found.
         notes: values dropped, filled in or merged.
         warnings: likely mistakes.
     """
@@ -83,13 +85,19 @@ class Facts:
     warnings: tuple[str, ...]
 
 
-def examine(dataset: Dataset, seed: int = 0, excluded: Sequence[str] | None = None) -> Facts:
+def examine(
+    dataset: Dataset,
+    seed: int = 0,
+    excluded: Sequence[str] | None = None,
+    merged: Mapping[str, Mapping[str, str]] = {},
+) -> Facts:
     """Count the rows, classes and columns of a data set, and find suspicious columns.
 
     Args:
         dataset: as loaded.
         seed: the seed of the split whose sizes are reported.
         excluded: the columns that its spec leaves out already; None where the data set cannot leave out columns.
+        merged: the categories that its spec merges already, by column.
 
     Raises:
         DataError: when a class has too few rows to be split.
@@ -116,10 +124,21 @@ def examine(dataset: Dataset, seed: int = 0, excluded: Sequence[str] | None = No
         alone_measure=measure(dataset.num_classes),
         findings=found,
         exclude=(*excluded, *suggested) if excluded is not None and suggested else (),
-        categories={c.name: merging(c.spelt) for p in parties for c in p.columns if c.spelt},
+        categories=_categories(parties, merged),
         notes=dataset.notes,
         warnings=tuple(f"{dataset.name}: {w}" for party in parties for w in _warnings(party, dataset.num_classes)),
     )
+
+
+def _categories(parties: Sequence[PartyFacts], merged: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Return the mappings by column that make spellings one, alike in all files that have the column."""
+    rows: dict[str, Counter[str]] = {}
+    for column in (c for party in parties for c in party.columns if c.spelt):
+        counts = rows.setdefault(column.name, Counter())
+        for group in column.spelt:
+            counts.update(dict(group))
+    new = {name: merging(alike(counts), merged.get(name, {})) for name, counts in rows.items()}
+    return {**{name: dict(names) for name, names in merged.items()}, **new} if new else {}
 
 
 def _classes(dataset: Dataset, y_train: torch.Tensor, y_test: torch.Tensor) -> tuple[ClassFacts, ...]:

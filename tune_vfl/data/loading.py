@@ -144,6 +144,15 @@ def excluded(named: Named) -> tuple[str, ...] | None:
     return getattr(_checked(named)[1], "exclude", None)
 
 
+def merged(named: Named) -> dict[str, dict[str, str]]:
+    """Return the categories that a data set's options merge, by column; empty for a data set without such an option.
+
+    Raises:
+        SpecError: listing every problem with the options.
+    """
+    return getattr(_checked(named)[1], "categories", None) or {}
+
+
 def large(named: Named, rows: int, price: str = "") -> str:
     """Return a sentence on a data set of so many rows that could be sampled and is not; empty for others.
 

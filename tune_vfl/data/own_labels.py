@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.reading.labels import check_labeled, encode_labels, is_unlabeled, renamed
-from tune_vfl.data.reading.numbers import declared_numbers, whole
+from tune_vfl.data.reading.numbers import as_numbers, declared_numbers, whole
 from tune_vfl.data.sample import training_sample
 from tune_vfl.data.spellings import spelling_note
 from tune_vfl.errors import DataError, did_you_mean, shortened
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tune_vfl.data.label_options import LabelOptions
 
 _NAMED = 3
+# Of more whole numbers than this a note asks whether they are classes.
+_FEW = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,7 @@ def own_labels(
     above: float | None = None,
     test_rows: Tensor | None = None,
     name: str,
+    as_number: str = "above: {bound}",
 ) -> OwnLabels:
     """Number the classes of a user's labels, and choose the rows that are used.
 
@@ -65,6 +68,7 @@ def own_labels(
         above: the bound above which a number is the positive class; None where labels are classes.
         test_rows: the official test rows among the N, all of which are used; None where there are none.
         name: the data set's registered name, from which the sample is drawn.
+        as_number: how the options say the bound above which a number is the positive class.
 
     Raises:
         DataError: as :func:`tune_vfl.data.reading.labels.encode_labels`; for options that name no label of the file;
@@ -75,12 +79,11 @@ def own_labels(
     kept = ~is_unlabeled(as_array, options.missing) if options.drop_unlabeled else np.ones(len(texts), dtype=bool)
     if above is None and kept.all():
         check_labeled(as_array, texts.index, where, options.missing, ", or leave them out with drop_unlabeled: true")
-    notes = []
-    if not kept.all():
-        notes.append(f"{int((~kept).sum()):,} of {len(kept):,} rows have no label and are left out")
+    notes = [] if kept.all() else [f"{(~kept).sum():,} of {len(kept):,} rows have no label and are left out"]
     if not kept.any():
         raise DataError(f"{where}: is missing in all {len(kept)} rows; fill in labels")
     labels = texts[kept]
+    cut = "" if above is not None or options.positives else _cut(labels, as_number)
     if above is not None:
         y, names = _above(labels, above, where, options)
     elif options.positives:
@@ -91,9 +94,10 @@ def own_labels(
         _check_both(y, names, where)
     else:
         positive = None if isinstance(options.positive, tuple) else options.positive
-        y, names = encode_labels(labels, where, positive)
+        y, names = encode_labels(labels, where, positive, options.classes, advice=cut)
     counts = dict(zip(names, torch.bincount(y, minlength=len(names)).tolist(), strict=True))
-    spelling = "" if options.positives or above is not None else spelling_note(counts)
+    spelling = "" if options.positives or above is not None else spelling_note(counts, options.classes)
+    notes += _question(cut, len(names))
     rows = torch.from_numpy(np.flatnonzero(kept))
     tests = None if test_rows is None else _places(test_rows, rows)
     chosen, sampled, said_of = training_sample(y, tests, options.rows, names, name)
@@ -103,8 +107,29 @@ def own_labels(
         class_names=names,
         test_rows=None if tests is None else sampled,
         notes=(*notes, *said_of, *([spelling] if spelling else [])),
-        hint=spelling,
+        hint=spelling or (cut and f"add rows or remove the class; is the label a number? {cut}"),
     )
+
+
+def _question(cut: str, classes: int) -> list[str]:
+    """Return a note that asks whether many numbers are classes; ``cut`` is what to do where they are not."""
+    asked = f"the label has {classes} different numbers, each a class; is it a number? {cut}"
+    return [asked] if cut and classes > _FEW else []
+
+
+def _cut(labels: pd.Series[Any], as_number: str) -> str:
+    """Return the option that makes two classes of labels that are numbers; empty for texts, and for two numbers."""
+    import pandas as pd
+
+    codes, names = sorted_codes(labels.to_numpy(dtype=object))
+    numbers = as_numbers(pd.Series(names, dtype=str))
+    if len(names) < 3 or not np.isfinite(numbers).all():
+        return ""
+    below = np.flatnonzero(numbers < numbers.max())
+    middle = np.median(numbers[codes])
+    bound = max(below, key=lambda place: (numbers[place] <= middle, -abs(numbers[place] - middle)))
+    option = as_number.replace("{bound}", names[bound])
+    return f"cut the numbers into ranges, two at their median: set {option} in `dataset`"
 
 
 def _places(test_rows: Tensor, rows: Tensor) -> Tensor:

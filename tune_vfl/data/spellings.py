@@ -44,24 +44,42 @@ def spellings(group: Spelt) -> str:
     return shortened([f"{name!r} ({count:,} rows)" for name, count in group])
 
 
-def merging(groups: tuple[Spelt, ...]) -> dict[str, str]:
-    """Return the mapping that makes each group one: its most frequent spelling by every other one."""
-    return {name: group[0][0] for group in groups for name, _ in group[1:]}
+def merging(groups: tuple[Spelt, ...], known: Mapping[str, str] = {}) -> dict[str, str]:
+    """Return the mapping that makes each group one, by every other spelling the one that names are mapped to already.
+
+    Without such a one it is the most frequent spelling.
+
+    Args:
+        groups: of names, as they are with ``known``.
+        known: a mapping that the names went through already, which the answer takes the place of.
+    """
+    new: dict[str, str] = {}
+    for group in groups:
+        names = [name for name, _ in group]
+        kept = next((name for name in names if name in known.values()), names[0])
+        new |= {name: kept for name in names if name != kept}
+    return {name: new.get(other, other) for name, other in known.items()} | new
 
 
-def spelling_note(counts: Mapping[str, int]) -> str:
+def in_place(option: str, known: object) -> str:
+    """Say where something that the option of a data set shall hold is pasted; ``known`` is what it holds so far."""
+    return f"put this in the place of `{option}` in `dataset`" if known else "paste this into `dataset`"
+
+
+def spelling_note(counts: Mapping[str, int], known: Mapping[str, str] = {}) -> str:
     """Return a note on classes that differ in spelling only, with an option that makes them one; empty without any.
 
     Args:
         counts: rows by class.
+        known: what the option holds so far.
     """
     groups = alike(counts)
     if not groups:
         return ""
     said = "; ".join(map(spellings, groups))
-    paste = json.dumps(merging(groups), ensure_ascii=False)
+    paste = json.dumps(merging(groups, known), ensure_ascii=False)
     return (
-        f"classes that differ in spelling only: {said}; where they are one class, paste this into `dataset`: "
+        f"classes that differ in spelling only: {said}; where they are one class, {in_place('classes', known)}: "
         f"classes: {paste}"
     )
 

@@ -62,7 +62,7 @@ class TextOptions(Strict):
 class PartyFile(TextOptions):
     """One party's own file."""
 
-    path: str = Field(description="the party's csv or Parquet file")
+    path: str = Field(description="the party's csv, Parquet or Feather file")
     columns: ColumnList | None = Field(None, description="its features; by default all but the id and the label")
 
 
@@ -78,7 +78,7 @@ class CsvOptions(Encoding, LabelOptions, TextOptions):
 
     label: Label = Field(description="the label column; or {column: NAME, above: NUMBER} for two classes")
     path: str | None = Field(
-        None, description="the csv (.gz is fine) or Parquet file, from the working directory or the data root"
+        None, description="the csv (packed too), Parquet or Feather file, from the working directory or the data root"
     )
     id: Column | None = Field(None, description="the column that joins the parties' files; never a feature")
     client: Column | None = Field(

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tune_vfl.errors import SpecError
+from tune_vfl.errors import SpecError, did_you_mean
 from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.shares import Demand, even_shares
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Named, StudySpec, parse
+from tune_vfl.spec.constraints import OF_ATTACK, impossible
 from tune_vfl.spec.listed import as_list
 from tune_vfl.spec.raw import expand, is_campaign, plain, read_yaml
 from tune_vfl.spec.study import PORTFOLIOS
@@ -31,7 +32,7 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
     spec = with_all_defenses(raw)
     expanded = expand(spec)
     if len(expanded) == 1 and not is_campaign(spec):
-        return PlannedCampaign.of(plan_study(read_study(expanded[0])))
+        return PlannedCampaign.of(*_measured([plan_study(read_study(expanded[0]))]))
     if not raw.get("study"):
         raise SpecError(["study: is required and missing: it is the campaign's name"])
     studies: list[PlannedStudy] = []
@@ -43,6 +44,7 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
             studies.append(possible)
     if not studies:
         raise SpecError([str(entry) for entry in skipped])
+    _measured(studies)
     asked = (raw.get("budget") or {}).get("trials")
     each = studies[0].spec.budget.trials
     trials = each * len(studies) if asked is None else each
@@ -116,7 +118,7 @@ def planned(spec: SpecLike) -> PlannedStudy:
     if isinstance(spec, PlannedStudy):
         return spec
     if isinstance(spec, StudySpec):
-        return plan_study(spec)
+        return _measured([plan_study(spec)])[0]
     found = planned_campaign(spec)
     if not found.lone:
         names = ", ".join(s.name for s in found.studies)
@@ -149,7 +151,7 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
     from tune_vfl.samplers.base import unknown_sampler
     from tune_vfl.spaces.named import space_of, space_problems
 
-    problems = unknown_sampler(spec.sampler.name)
+    problems = [*impossible(spec.constraints), *unknown_sampler(spec.sampler.name)]
     try:
         task = open_task(spec, rows="selection")
     except SpecError as error:
@@ -163,6 +165,25 @@ def plan_study(spec: StudySpec) -> PlannedStudy:
         raise SpecError(problems)
     covers = coverage_of(spec, task.cell)
     return PlannedStudy(spec, task.cell, space, data=task.dataset.fingerprint, coverage=covers)
+
+
+def _measured(studies: Sequence[PlannedStudy]) -> Sequence[PlannedStudy]:
+    """Return studies, unless there is a constraint on an attack that none of them runs: no setting is known to keep it.
+
+    Raises:
+        SpecError: naming each.
+    """
+    run = list(dict.fromkeys(attack.name for study in studies for attack in study.cell.attacks))
+    asked = {name: found["attack"] for name in studies[0].spec.constraints if (found := OF_ATTACK.fullmatch(name))}
+    problems = [
+        f"constraints.{name}: attack {attack!r} is not run, so that no setting is known to keep it; add it to attacks, "
+        f"or leave the constraint out.{did_you_mean(attack, run)} Run: {', '.join(run)}."
+        for name, attack in asked.items()
+        if attack not in run
+    ]
+    if problems:
+        raise SpecError(problems)
+    return studies
 
 
 def read_study(raw: Mapping[str, Any]) -> StudySpec:
@@ -242,7 +263,7 @@ def _mistakes(spec: StudySpec) -> list[str]:
     problems += _option_problems(DATASETS, spec.dataset, "dataset", "Options", ("metric",))
     if spec.model.name is not None:
         problems += _option_problems(MODELS, Named(name=spec.model.name, **spec.model.options), "model", "Options")
-    return [*problems, *unknown_sampler(spec.sampler.name)]
+    return [*problems, *impossible(spec.constraints), *unknown_sampler(spec.sampler.name)]
 
 
 def _option_problems(

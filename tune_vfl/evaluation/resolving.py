@@ -15,6 +15,7 @@ from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.misfits import misfits
 from tune_vfl.evaluation.portfolios import expanded, is_portfolio, spare
+from tune_vfl.evaluation.shortages import shortages
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import MODELS, Architecture, ModelOptions, build_architecture
 from tune_vfl.spec import Federation, ModelSpec, Named, RowsUsed, Strict, StudySpec, Training, validated
@@ -104,6 +105,7 @@ def open_task(
     task = replace(task, cell=task.cell.model_copy(update={"spare": spare(spec, attacks)}))
     others, unfit = misfits(task)
     problems.extend([*others, *(why for each in unfit.values() for why in each)])
+    problems = problems or _Problems(shortages(task))
     if problems:
         raise SpecError(problems, problems.unfit | unfit)
     return task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -26,6 +27,23 @@ def _known(constraints: dict[str, float]) -> dict[str, float]:
         if not math.isfinite(bound):
             raise ValueError(f"{name}: expected a finite number, got {bound}")
     return constraints
+
+
+_MOST = {"utility": (0.0, 1.0), "leakage": (0.0, 1.0), "utility_loss": (-1.0, 1.0), "cost": (0.0, math.inf)}
+
+
+def impossible(constraints: Mapping[str, float]) -> Iterator[str]:
+    """Yield which bounds lie outside of what their quantity can be, one sentence each: all settings or none keep them.
+
+    A spec is asked before its first search, not where it is read: a study that was searched stays one.
+    """
+    for name, bound in constraints.items():
+        low, high = _MOST.get(name, (0.0, 1.0))
+        if low <= bound <= high:
+            continue
+        percent = f"; {bound:g}% is {bound / 100:g}" if high == 1 and 1 < bound <= 100 else ""
+        range_ = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
+        yield f"constraints.{name}: expected a number {range_}, got {bound:g}{percent}"
 
 
 Constraints = Annotated[dict[str, float], AfterValidator(_known)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,12 @@ _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
 
 def encode_labels(
-    values: pd.Series[Any], where: str, positive: str | float | bool | None = None
+    values: pd.Series[Any],
+    where: str,
+    positive: str | float | bool | None = None,
+    classes: Mapping[str, str] = {},
+    *,
+    advice: str = "",
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Number the classes of a label column.
 
@@ -38,6 +44,8 @@ def encode_labels(
         values: N labels, text or numbers; the index counts the file's rows from 0.
         where: names the file and the column, for messages.
         positive: the positive one of two classes, as it stands in the file; YAML's true also means ``yes`` or ``1``.
+        classes: the class by the label in the file, which the labels went through already.
+        advice: a remedy where the labels are a number and no classes.
 
     Returns:
         ``(N,)`` int64 classes, and K class names.
@@ -48,13 +56,13 @@ def encode_labels(
     """
     texts = texts_of(values)
     check_labeled(texts, values.index, where)
-    names, codes = _classes(texts, where)
+    names, codes = _classes(texts, where, advice)
     if len(names) == 1:
         raise DataError(
             f"{where}: is constant ({names[0]!r} in all {len(texts)} rows); a label needs at least two classes"
         )
     if positive is not None:
-        names, codes = _positive_last(names, codes, positive, where)
+        names, codes = _positive_last(names, codes, positive, where, classes)
     return torch.from_numpy(codes.astype(np.int64)), tuple(names)
 
 
@@ -134,24 +142,34 @@ def check_labeled(
         mark = f": {texts[first]!r}" if texts[first] else ""
         raise DataError(
             f"{where}: is missing in {missing.sum()} of {len(texts)} rows (first in row {rows[first] + 1}{mark}); "
-            f"remove these rows or fill in their labels{advice}"
+            f"remove these rows or fill in their labels{advice}{_as_class(texts[missing]) if advice else ''}"
         )
 
 
-def _classes(texts: np.ndarray[Any, Any], where: str) -> tuple[list[str], np.ndarray[Any, Any]]:
+def _as_class(marks: np.ndarray[Any, Any]) -> str:
+    """Return an option that makes a class of words that mean a missing label, such as NA for North America."""
+    words = {word: f"{word} (a class)" for word in sorted(set(marks)) if any(map(str.isalpha, word))}
+    if not words:
+        return ""
+    return f"; where {shortened([repr(w) for w in words], _SHOWN)} is a class, paste this into `dataset`: classes: " + (
+        json.dumps(words, ensure_ascii=False)
+    )
+
+
+def _classes(texts: np.ndarray[Any, Any], where: str, advice: str) -> tuple[list[str], np.ndarray[Any, Any]]:
     codes, names = sorted_codes(texts)
     numbers = [int(number) for name in names if (number := whole(name)) is not None]
     if len(numbers) < len(names):
-        _check_continuous(names, where)
-        _check_count(len(names), where)
+        _check_continuous(names, where, advice)
+        _check_count(len(names), where, advice)
         return names, codes
     # "1" and "1.0" are one class.
     values, merged = np.unique(np.array(numbers, dtype=np.int64), return_inverse=True)
-    _check_count(len(values), where)
+    _check_count(len(values), where, advice)
     return [str(v) for v in values], merged[codes]
 
 
-def _check_continuous(names: list[str], where: str) -> None:
+def _check_continuous(names: list[str], where: str, advice: str) -> None:
     import pandas as pd
 
     numbers = as_numbers(pd.Series(names, dtype=str))
@@ -163,24 +181,30 @@ def _check_continuous(names: list[str], where: str) -> None:
     if len(broken):
         raise DataError(
             f"{where}: is continuous (such as {broken[0]:g}), but a label must be a class; give a column of classes, "
-            "or cut the numbers into ranges"
+            f"or {advice or 'cut the numbers into ranges'}"
         )
 
 
-def _check_count(classes: int, where: str) -> None:
+def _check_count(classes: int, where: str, advice: str) -> None:
     if classes > MOST_CLASSES:
         raise DataError(
             f"{where}: has {classes} different values, more than {MOST_CLASSES} classes; is it continuous, or an id? "
-            "give a column of classes"
+            f"give a column of classes{f', or {advice}' if advice else ''}"
         )
 
 
 def _positive_last(
-    names: list[str], codes: np.ndarray[Any, Any], positive: str | float | bool, where: str
+    names: list[str],
+    codes: np.ndarray[Any, Any],
+    positive: str | float | bool,
+    where: str,
+    classes: Mapping[str, str],
 ) -> tuple[list[str], np.ndarray[Any, Any]]:
     if len(names) != 2:
         counts = dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
-        advice = spelling_note(counts) or "leave it out, or list all labels of the positive class: positive: [...]"
+        advice = (
+            spelling_note(counts, classes) or "leave it out, or list all labels of the positive class: positive: [...]"
+        )
         raise DataError(
             f"{where}: positive={positive!r} is for two classes, and there are {len(names)} "
             f"({shortened([repr(name) for name in names], _SHOWN)}); {advice}"

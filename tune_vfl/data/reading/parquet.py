@@ -1,10 +1,10 @@
-"""Read a Parquet file as text, as a csv of the same table would hold it, so that both are encoded in one way."""
+"""Read a Parquet or Feather file as text, as a csv of the same table would hold it: both are encoded in one way."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.data.reading.files import readable
+from tune_vfl.data.reading.first_bytes import FEATHER, PARQUET, begins, is_packed, refuse_others
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -13,27 +13,24 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-MAGIC = b"PAR1"
 SUFFIXES = frozenset({".parquet", ".pq"})
 # The name of the column to which pandas writes an index without a name.
 _INDEX = "__index_level_0__"
 _MOST_DIGITS = 1e15
+_SHOWN = 40
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether a file is Parquet by its suffix or its first four bytes.
+def is_columnar(path: Path) -> bool:
+    """Whether a file is Parquet or Feather by its first bytes, or should be by its suffix.
 
     Raises:
         DataError: when it cannot be read.
     """
-    if path.suffix.lower() in SUFFIXES:
-        return True
-    with readable(path), path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+    return begins(path).startswith((PARQUET, FEATHER)) or (path.suffix.lower() in SUFFIXES and not is_packed(path))
 
 
-def read_parquet(path: Path) -> pd.DataFrame:
-    """Read a Parquet file, as text.
+def read_columnar(path: Path) -> pd.DataFrame:
+    """Read a Parquet or Feather file, as text.
 
     Returns:
         A frame of strings as :func:`tune_vfl.data.reading.table.read_table` returns it: numbers in the shortest form
@@ -41,7 +38,7 @@ def read_parquet(path: Path) -> pd.DataFrame:
         nameless index that pandas writes is left out, and ``attrs["left_out"]`` says so.
 
     Raises:
-        DataError: when it is no Parquet file, is cut off, is empty, names a column twice, or holds a column of lists,
+        DataError: when it is neither, is cut off, is empty, names a column twice, or holds a column of lists,
             structures or bytes.
     """
     import pandas as pd
@@ -63,14 +60,18 @@ def _table(path: Path) -> Any:
 
     try:
         with path.open("rb") as file:
-            first = file.read(len(MAGIC))
-            if first != MAGIC:
-                found = "it is empty" if not first else f"it begins with {first!r}"
+            first = begins(path)
+            refuse_others(path, first)
+            if first.startswith(FEATHER):
+                read = pa.ipc.open_file(file)
+                _check_names(path, [str(name).strip() for name in read.schema.names])
+                return read.read_all()
+            if not first.startswith(PARQUET):
+                found = "it is empty" if not first else f"it begins with {first[:4]!r}"
                 raise DataError(
                     f"{path}: is not a Parquet file ({found}); write it as Parquet, or name a csv so that it ends in "
                     ".csv"
                 )
-            file.seek(0)
             opened = pq.ParquetFile(file)
             _check_names(path, [str(name).strip() for name in opened.schema_arrow.names])
             return opened.read()
@@ -101,12 +102,35 @@ def _texts(path: Path, name: str, column: Any) -> pd.Series[str]:
             column = _as_whole(pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column))
         if pa.types.is_boolean(column.type):
             column = pc.if_else(column, "True", "False")
-        texts = pc.fill_null(column.cast(pa.string()), "").to_pylist()
-    except (pa.ArrowException, TypeError, UnicodeDecodeError) as error:
+        texts = _decoded(path, name, pc.fill_null(column.cast(pa.string()), ""))
+    except (pa.ArrowException, TypeError) as error:
         raise DataError(
             f"{path}: column {name!r} holds {kind} values; give one number or text a row, or remove the column"
         ) from error
     return pd.Series(texts, dtype=str).str.strip()
+
+
+def _decoded(path: Path, name: str, column: Any) -> list[str]:
+    import pyarrow as pa
+
+    try:
+        texts: list[str] = column.to_pylist()
+        return texts
+    except UnicodeDecodeError as error:
+        held = (value.cast(pa.binary()).as_py() for value in column)
+        row, found = next((row, text) for row, text in enumerate(held, start=1) if not _is_utf_8(text))
+        raise DataError(
+            f"{path}: column {name!r} holds {found[:_SHOWN]!r} in row {row:,}, which is not UTF-8; correct it, and "
+            "write the file again"
+        ) from error
+
+
+def _is_utf_8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _as_whole(column: Any) -> Any:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import lzma
+import io
+from contextlib import contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.data.reading.encodings import USUAL, decoded
 from tune_vfl.data.reading.files import readable
-from tune_vfl.data.reading.parquet import is_parquet, read_parquet
+from tune_vfl.data.reading.first_bytes import is_packed, unpacked
+from tune_vfl.data.reading.parquet import is_columnar, read_columnar
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -21,7 +23,6 @@ DELIMITERS = ",;\t"
 _RARER = "|^~:\x01"
 _SHOWN = 40
 _LONGEST_FIELD = 2**31 - 1
-_USUAL = "utf-8-sig"
 
 
 _WITH_COMMA = r"^([+-]?[0-9]*),([0-9]*(?:[eE][+-]?[0-9]{1,3})?)$"
@@ -36,12 +37,14 @@ class TextForm(NamedTuple):
 
 
 def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = TextForm()) -> pd.DataFrame:  # noqa: B008
-    """Read a Parquet file, or a ``,``-, ``;``- or tab-separated text file, compressed if it ends in ``.gz`` or ``.xz``.
+    """Read a Parquet or Feather file, or a ``,``-, ``;``- or tab-separated text file, packed or not.
+
+    Its first bytes say what it is, not its name.
 
     Args:
         path: the file; text is in UTF-8 unless ``form`` says otherwise.
         names: the columns of a text file without a header; by default its first line names them.
-        form: how the table is written; of a Parquet file only the decimal sign of texts counts.
+        form: how the table is written; of a Parquet or Feather file only the decimal sign of texts counts.
 
     Returns:
         A frame of strings, stripped of surrounding blanks; a missing value keeps its text, such as ``NA``. A nameless
@@ -50,9 +53,9 @@ def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = 
     Raises:
         DataError: naming the file, and the line and the column where there is one.
     """
-    if names is None and is_parquet(path):
-        return _with_points(read_parquet(path), form)
-    with readable(path):
+    if names is None and is_columnar(path):
+        return _with_points(read_columnar(path), form)
+    with readable(path), decoded(path, form.encoding):
         delimiter, header = _head(path, names, form)
         rows = _check_rows(path, delimiter, header, form, skip=0 if names else 1)
     if not rows:
@@ -71,9 +74,9 @@ def _with_points(frame: pd.DataFrame, form: TextForm) -> pd.DataFrame:
 
 def header(path: Path) -> list[str]:
     """Return the names of a table's columns."""
-    if is_parquet(path):
-        return [str(name) for name in read_parquet(path).columns]
-    with readable(path):
+    if is_columnar(path):
+        return [str(name) for name in read_columnar(path).columns]
+    with readable(path), decoded(path, None):
         return [name for name in _head(path, None, TextForm())[1] if name]
 
 
@@ -100,13 +103,11 @@ def _nameless(path: Path, place: int) -> DataError:
     )
 
 
-def open_text(path: Path, encoding: str | None = None) -> IO[str]:
-    """Open a text file, compressed if its name ends in ``.gz`` or ``.xz``."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding=encoding or _USUAL, newline="")
-    if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding=encoding or _USUAL, newline="")
-    return path.open("rt", encoding=encoding or _USUAL, newline="")
+@contextmanager
+def open_text(path: Path, encoding: str | None = None) -> Iterator[IO[str]]:
+    """Open a text file, packed or not."""
+    with unpacked(path) as file, io.TextIOWrapper(file, encoding=encoding or USUAL, newline="") as text:
+        yield text
 
 
 def _records(file: IO[str], delimiter: str, *, strict: bool = False) -> Any:
@@ -188,17 +189,19 @@ def _parse(path: Path, delimiter: str, header: list[str], form: TextForm, *, has
     import pandas as pd
 
     try:
-        frame = pd.read_csv(
-            path,
-            sep=delimiter,
-            header=0 if has_header else None,
-            names=header,
-            index_col=False,
-            dtype=str,
-            na_filter=False,
-            encoding=form.encoding or _USUAL,
-            compression="infer",
-        )
+        # Of a file that is not packed pandas takes the path, and reads faster.
+        with unpacked(path) if is_packed(path) else nullcontext(path) as source:
+            frame = pd.read_csv(
+                source,
+                sep=delimiter,
+                header=0 if has_header else None,
+                names=header,
+                index_col=False,
+                dtype=str,
+                na_filter=False,
+                encoding=form.encoding or USUAL,
+                compression=None,
+            )
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: cannot be read as a csv: {error}") from error
     return pd.DataFrame({name: frame[name].str.strip() for name in header})

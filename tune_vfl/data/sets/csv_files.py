@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tune_vfl.data.assemble import assemble
@@ -78,7 +79,7 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
         partition = by_share(features, share, options.passive_parties, str(path))
     used = {*partition.active, *(c for columns in partition.passive.values() for c in columns)}
     _check_declared(options, used, str(path))
-    frame = merge_categories(frame, options.categories or {}, str(path))
+    frame = merge_categories({str(path): frame}, options.categories or {})[str(path)]
     labels = _labels(frame, path, options)
     frame = _taken(frame, labels)
     passive, active, notes = encode_parties(frame, partition, str(path), options)
@@ -136,9 +137,11 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     places = ", ".join(str(table.path) for table in joined.tables.values())
     _check_declared(options, {c for table in joined.tables.values() for c in table.columns}, places)
     held: dict[str, Columns] = {}
+    frames = {f"{table.path} ({name})": table.frame for name, table in joined.tables.items() if table.columns}
+    merged = merge_categories(frames, options.categories or {})
     for name, table in joined.tables.items():
         if table.columns:
-            frame = merge_categories(table.frame, options.categories or {}, str(table.path))
+            frame = merged[f"{table.path} ({name})"]
             held[name], found = encode_party(
                 _taken(frame, labels), name, table.columns, where=str(table.path), encoding=options
             )
@@ -150,7 +153,12 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
 
 def _labels(frame: pd.DataFrame, path: Path, options: CsvOptions) -> OwnLabels:
     return own_labels(
-        frame[options.label_column], options, _label_place(path, options), above=options.above, name="csv"
+        frame[options.label_column],
+        options,
+        _label_place(path, options),
+        above=options.above,
+        name="csv",
+        as_number=f"label: {{column: {json.dumps(options.label_column)}, above: {{bound}}}}",
     )
 
 

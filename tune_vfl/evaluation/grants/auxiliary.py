@@ -10,6 +10,7 @@ from tune_vfl.attacks.base import Attack, AuxiliaryRequest
 from tune_vfl.data.split import auxiliary_rows
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.run import Run
+from tune_vfl.evaluation.shortages import known_per_class
 from tune_vfl.protocol.granted import Auxiliary
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.spec import Strict
@@ -30,7 +31,7 @@ class AuxiliaryLabels(Grant):
 
 def _drawn(request: AuxiliaryRequest, run: Run) -> Auxiliary:
     task = run.task
-    per_class = request.per_class or task.cell.threat.labels_per_class or task.dataset.recipe.auxiliary_per_class
+    per_class = known_per_class(request, task)
     total = request.total or per_class * run.task.dataset.num_classes
     y = run.split.y_train if run.split.y_train.dim() == 2 else run.split.y_train.unsqueeze(0)
     drawn = [
