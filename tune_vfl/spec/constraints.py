@@ -25,7 +25,20 @@ def _known(constraints: dict[str, float]) -> dict[str, float]:
             raise ValueError(f"{name!r} cannot be constrained; {_EXPECTED}.{did_you_mean(name, NAMES)}")
         if not math.isfinite(bound):
             raise ValueError(f"{name}: expected a finite number, got {bound}")
+        _possible(name, bound)
     return constraints
+
+
+def _possible(name: str, bound: float) -> None:
+    """Refuse a bound that every setting keeps, or none, such as 20 where 0.2 is meant."""
+    if name == "cost":
+        if bound < 0:
+            raise ValueError(f"cost: expected 0 or more, the cost over that of the undefended training, got {bound:g}")
+        return
+    least = 0.0 if name in ("utility", "leakage") or OF_ATTACK.fullmatch(name) else -1.0
+    if not least <= bound <= 1:
+        percent = f"; is {bound:g}% meant? write {bound / 100:g}" if 1 < bound <= 100 else ""
+        raise ValueError(f"{name}: expected a number from {least:g} to 1, got {bound:g}{percent}")
 
 
 Constraints = Annotated[dict[str, float], AfterValidator(_known)]
