@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import lzma
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.data.reading.files import readable
 from tune_vfl.data.reading.parquet import is_parquet, read_parquet
+from tune_vfl.data.reading.separators import LINES, RARER, USUAL, chosen, fitting, outside_quotes
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-DELIMITERS = ",;\t"
-_RARER = "|^~:\x01"
 _SHOWN = 40
 _LONGEST_FIELD = 2**31 - 1
 _USUAL = "utf-8-sig"
@@ -122,7 +122,7 @@ def _head(path: Path, names: Sequence[str] | None, form: TextForm) -> tuple[str,
         raise DataError(f"{path}: is empty; expected a csv with a header and rows")
     if "\x00" in first:
         raise DataError(f"{path}: is not a csv (its first line holds binary data); save the table as csv in UTF-8")
-    delimiter = form.separator or max(DELIMITERS, key=lambda d: _outside_quotes(first).count(d))
+    delimiter = form.separator or _separator(path, first, form)
     if names is not None:
         return delimiter, list(names)
     with open_text(path, form.encoding) as file:
@@ -131,8 +131,24 @@ def _head(path: Path, names: Sequence[str] | None, form: TextForm) -> tuple[str,
     return delimiter, header
 
 
-def _outside_quotes(line: str) -> str:
-    return "".join(line.split('"')[::2])
+def _separator(path: Path, first: str, form: TextForm) -> str:
+    there = [mark for mark in USUAL if mark in outside_quotes(first)]
+    fits = fitting({mark: _first_records(path, mark, form) for mark in there}) if there[1:] else {}
+    found = chosen(fits, first, path)
+    if found is None:
+        said = " and ".join(repr(mark) for mark in fits)
+        raise DataError(
+            f"{path}: {said} separate all of its lines into equally many fields; set `separator` to one of them"
+        )
+    return found
+
+
+def _first_records(path: Path, delimiter: str, form: TextForm) -> list[list[str]]:
+    with open_text(path, form.encoding) as file:
+        try:
+            return list(islice(_records(file, delimiter, strict=True), LINES))
+        except csv.Error:  # the quotes are not those of a table with this separator
+            return []
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -167,16 +183,20 @@ def _check_rows(path: Path, delimiter: str, header: list[str], form: TextForm, s
                 raise DataError(
                     f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns "
                     f"({_short(header[0])!r} to {_short(header[-1])!r}) are expected; check its separators"
-                    f"{_said_separator(header)} and quotes, or whether the file is cut off"
+                    f"{_said_separator(path, header, form)} and quotes, or whether the file is cut off"
                 )
     return rows
 
 
-def _said_separator(header: list[str]) -> str:
-    if len(header) > 1:
+def _said_separator(path: Path, header: list[str], form: TextForm) -> str:
+    """Return the advice to set ``separator``, with an example that fits all lines where there is one."""
+    if form.separator is not None:
         return ""
-    likely = max(_RARER, key=header[0].count)
-    example = f" to {likely!r}" if likely in header[0] else ""
+    fits = fitting({mark: _first_records(path, mark, form) for mark in RARER})
+    if not fits and len(header) > 1:
+        return ""
+    likely = max(fits or RARER, key=lambda mark: fits.get(mark, 0) or header[0].count(mark))
+    example = f" to {likely!r}" if fits or likely in header[0] else ""
     return f" (of another than , ; and tab, set `separator`{example})"
 
 
