@@ -146,8 +146,8 @@ def test_ids_that_differ_in_spelling_only_are_named(tmp_path: Path, first: str, 
     parties = {"p": {"path": str(tmp_path / "p.csv")}, "q": {"path": str(tmp_path / "q.csv"), "columns": []}}
     (note,) = [n for n in read({"id": "i", "label": "y", "parties": parties}).notes if "spelling" in n]
     assert (
-        f"1 ids differ in spelling only (leading zeros, case, blanks, punctuation, forms of numbers), such as {first.strip()!r}"
-        in note
+        "1 ids differ in spelling only (leading zeros, case, blanks, punctuation, forms of numbers), such as "
+        f"{first.strip()!r}" in note
     )
     assert f"for {second!r} in q.csv (q)" in note
 

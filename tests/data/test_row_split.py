@@ -119,7 +119,7 @@ def test_another_reserve_is_another_fingerprint(tmp_path: Path) -> None:
         (
             [d.strftime("%d%m%Y") for d in DAYS[:40]],
             {"time": "w"},
-            "in row 1, a date that does not begin with its year",
+            "in row 1, a date that does not begin",
         ),
         ([str(int(d.strftime("%d%m%Y"))) for d in DAYS[:400]], {"time": "w"}, "does not begin with its year"),
         ([d.strftime("%m%Y") for d in DAYS[::40]], {"time": "w"}, "does not begin with its year"),

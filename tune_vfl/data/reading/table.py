@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.data.reading.files import readable
 from tune_vfl.data.reading.parquet import is_parquet, read_parquet
+from tune_vfl.data.reading.repeats import rows_alone
 from tune_vfl.data.reading.separators import LINES, RARER, USUAL, chosen, fitting, outside_quotes
 from tune_vfl.errors import DataError
 
@@ -45,19 +46,21 @@ def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = 
 
     Returns:
         A frame of strings, stripped of surrounding blanks; a missing value keeps its text, such as ``NA``. A nameless
-        first column that only counts the rows, as pandas writes its index, is left out, and ``left_out`` says so.
+        first column that only counts the rows, as pandas writes its index, is left out, as are lines that repeat the
+        header and totals; ``left_out`` says so.
 
     Raises:
         DataError: naming the file, and the line and the column where there is one.
     """
     if names is None and is_parquet(path):
-        return _with_points(read_parquet(path), form)
+        return _with_points(rows_alone(read_parquet(path), path), form)
     with readable(path):
         delimiter, header = _head(path, names, form)
         rows = _check_rows(path, delimiter, header, form, skip=0 if names else 1)
     if not rows:
         raise DataError(f"{path}: holds a header and no rows; a data set needs rows")
-    return _with_points(_without_count(_parse(path, delimiter, header, form, has_header=names is None), path), form)
+    frame = _parse(path, delimiter, header, form, has_header=names is None)
+    return _with_points(frame if names else _without_count(rows_alone(frame, path), path), form)
 
 
 def _with_points(frame: pd.DataFrame, form: TextForm) -> pd.DataFrame:
@@ -89,7 +92,8 @@ def _without_count(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     if not (frame[""].str.fullmatch(r"[0-9]+").all() and frame[""].is_unique):
         raise _nameless(path, 1)
     kept = frame.drop(columns="")
-    kept.attrs["left_out"] = (f"{path.name}: the nameless first column only numbers the rows and is left out",)
+    said = f"{path.name}: the nameless first column only numbers the rows and is left out"
+    kept.attrs["left_out"] = (*left_out(frame), said)
     return kept
 
 
