@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Holders, Loader, Recipe, dataset
 from tune_vfl.data.column_notes import Note, grouped
+from tune_vfl.data.copies import equal_rows
 from tune_vfl.data.encode import Encoding, encode_parties, encode_party
 from tune_vfl.data.merging import merge_categories
 from tune_vfl.data.options import share_in_order
@@ -90,7 +91,10 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
             f"who holds which column is not said, so party 'passive' has the first half of them ({len(features)}, in "
             "the file's order); set dataset.parties to {passive: [...], active: [...]}"
         )
-    return _dataset((passive, active), labels, frame, path, options, notes=[*skipped, *notes])
+    said = equal_rows(
+        [*passive, *([active] if active else [])], labels.y, [frame] * (len(passive) + (active is not None))
+    )
+    return _dataset((passive, active), labels, frame, path, options, notes=[*skipped, *notes, *said])
 
 
 def _holders(frame: pd.DataFrame, options: CsvOptions) -> Holders | None:
@@ -136,16 +140,19 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     places = ", ".join(str(table.path) for table in joined.tables.values())
     _check_declared(options, {c for table in joined.tables.values() for c in table.columns}, places)
     held: dict[str, Columns] = {}
+    taken: dict[str, pd.DataFrame] = {}
     for name, table in joined.tables.items():
         if table.columns:
             frame = merge_categories(table.frame, options.categories or {}, str(table.path))
+            taken[name] = _taken(frame, labels)
             held[name], found = encode_party(
-                _taken(frame, labels), name, table.columns, where=str(table.path), encoding=_typed(options, frame)
+                taken[name], name, table.columns, where=str(table.path), encoding=_typed(options, frame)
             )
             columns.extend(found)
     passive = tuple(held[name] for name in joined.tables if name != joined.label_party)
     parties = (passive, held.get(joined.label_party))
-    return _dataset(parties, labels, _taken(own.frame, labels), own.path, options, notes=[*notes, *grouped(columns)])
+    said = [*grouped(columns), *equal_rows([*held.values()], labels.y, [*taken.values()])]
+    return _dataset(parties, labels, _taken(own.frame, labels), own.path, options, notes=[*notes, *said])
 
 
 def _typed(options: CsvOptions, frame: pd.DataFrame) -> Encoding:
