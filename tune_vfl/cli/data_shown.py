@@ -117,6 +117,14 @@ def _to_paste(facts: Facts) -> list[str]:
     if facts.exclude:
         listed = as_yaml({"exclude": list(facts.exclude)}, default_flow_style=None, width=WIDTH - 6)
         lines += ["to leave out what is no feature, paste this into `dataset`:", textwrap.indent(listed, "  ")]
+    if facts.groups:
+        names = shortened(list(facts.groups), _ASKED)
+        lines.append(
+            _wrapped(
+                f"several rows have one value of {names}: where these belong together, as a customer's, split by it "
+                f"and take it off `exclude` and off the lists of parties: split: {{group: {facts.groups[0]}}}"
+            )
+        )
     if facts.categories:
         lines += _to_merge(facts.categories)
     asked = [f"{f.column} ({f.score:.3f})" for f in _of(facts, "known before?")]

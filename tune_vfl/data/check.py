@@ -60,6 +60,7 @@ class Facts:
         findings: suspicious columns, the worst first.
         exclude: the columns to leave out, those that the spec leaves out already among them; empty where nothing new is
             found, or the data set has no such option.
+        groups: identifiers of which several rows have one value, as those of a customer have.
         categories: by column, the mapping that merges categories which differ in spelling only.
         notes: values dropped, filled in or merged.
         warnings: likely mistakes.
@@ -78,6 +79,7 @@ class Facts:
     alone_measure: str
     findings: tuple[Finding, ...]
     exclude: tuple[str, ...]
+    groups: tuple[str, ...]
     categories: dict[str, dict[str, str]]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -116,10 +118,17 @@ def examine(dataset: Dataset, seed: int = 0, excluded: Sequence[str] | None = No
         alone_measure=measure(dataset.num_classes),
         findings=found,
         exclude=(*excluded, *suggested) if excluded is not None and suggested else (),
+        groups=tuple(
+            c.name for p in parties for c in p.columns if c.looks == "identifier" and _repeats(c, len(dataset.y))
+        ),
         categories={c.name: merging(c.spelt) for p in parties for c in p.columns if c.spelt},
         notes=dataset.notes,
         warnings=tuple(f"{dataset.name}: {w}" for party in parties for w in _warnings(party, dataset.num_classes)),
     )
+
+
+def _repeats(column: ColumnFacts, rows: int) -> bool:
+    return column.distinct * _REPEATED <= rows * (1 - column.missing)
 
 
 def _classes(dataset: Dataset, y_train: torch.Tensor, y_test: torch.Tensor) -> tuple[ClassFacts, ...]:
@@ -171,4 +180,6 @@ def _warnings(party: PartyFacts, num_classes: int) -> list[str]:
 
 
 _NAMED = 3
+# So many rows of each value of an identifier on average are rows of one customer or patient.
+_REPEATED = 1.5
 _NAMES = {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}

@@ -76,7 +76,7 @@ def _headers(frame: pd.DataFrame, path: Path) -> Bools:
     spelt = {name for own in map(str, frame.columns) for name in _cases(own)} - {""}
     for column in frame.columns[:_FIRST]:
         candidates |= frame[column].str.lstrip(_BYTE_ORDER_MARK).isin(spelt).to_numpy(dtype=bool)
-    for place in np.flatnonzero(candidates):
+    for place in np.flatnonzero(candidates).tolist():
         fields = [_plain(str(value)) for value in frame.iloc[place]]
         same = sum(field == name for field, name in zip(fields, names, strict=True))
         if same == len(names):
