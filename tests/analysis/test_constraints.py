@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, outcome_of, part_of
 from tune_vfl.analysis.bounds import Bounds
@@ -13,6 +14,7 @@ from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
+from tune_vfl.spec.constraints import Constraints
 from tune_vfl.statistics import differences, differences_from, leakage_bounds, levels
 from tune_vfl.statistics.laws import t_quantile
 from tune_vfl.statistics.leakage import upper_bounds
@@ -182,3 +184,26 @@ def test_leakage_at_most_point_2_holds_as_often_as_it_is_said() -> None:
     assert len(by_bound) > 60
     assert np.mean(by_bound) <= 0.1, "of the setting that is chosen for it"
     assert np.mean(by_mean) > 0.1, "which the means alone would not keep"
+
+
+@pytest.mark.parametrize(
+    ("constraints", "words"),
+    [
+        ({"leakage": 20}, r"leakage: expected a number from 0 to 1, got 20; is 20% meant\? write 0\.2"),
+        ({"utility": 95}, r"utility: expected a number from 0 to 1, got 95; is 95% meant\? write 0\.95"),
+        ({"utility_loss": 5}, r"utility_loss: expected a number from -1 to 1.* write 0\.05"),
+        ({"attacks.norm.advantage": 30}, r"attacks\.norm\.advantage: .* write 0\.3"),
+        ({"attacks.norm.success": -0.2}, "from 0 to 1, got -0.2"),
+        ({"leakage": -0.1}, "from 0 to 1, got -0.1"),
+        ({"leakage": 1000}, "from 0 to 1, got 1000 "),
+        ({"cost": -1}, "cost: expected 0 or more"),
+    ],
+)
+def test_a_bound_that_all_settings_keep_or_none_is_refused(constraints: dict[str, float], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        TypeAdapter(Constraints).validate_python(constraints)
+
+
+def test_bounds_within_what_a_quantity_can_be_are_taken() -> None:
+    bounds = {"leakage": 1.0, "utility": 0.0, "utility_loss": -0.01, "cost": 3.0, "attacks.norm.success": 0.9}
+    assert TypeAdapter(Constraints).validate_python(bounds) == bounds

@@ -15,7 +15,7 @@ from tune_vfl.data.base import Dataset
 from tune_vfl.data.check import examine
 from tune_vfl.data.encode import Encoding, encode_column
 from tune_vfl.data.reading.numbers import as_numbers
-from tune_vfl.data.spellings import alike
+from tune_vfl.data.spellings import alike, spelling_note
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named
 
@@ -146,10 +146,19 @@ def test_ids_that_differ_in_spelling_only_are_named(tmp_path: Path, first: str, 
     parties = {"p": {"path": str(tmp_path / "p.csv")}, "q": {"path": str(tmp_path / "q.csv"), "columns": []}}
     (note,) = [n for n in read({"id": "i", "label": "y", "parties": parties}).notes if "spelling" in n]
     assert (
-        f"1 ids differ in spelling only (leading zeros, case, blanks, forms of numbers), such as {first.strip()!r}"
-        in note
+        "1 ids differ in spelling only (leading zeros, case, blanks, punctuation, forms of numbers), such as "
+        f"{first.strip()!r}" in note
     )
     assert f"for {second!r} in q.csv (q)" in note
+
+
+@pytest.mark.parametrize("dotted", ["<=50K.", "'<=50K'", "<=50K;", "\u201c<=50K\u201d"])
+def test_punctuation_makes_no_class_of_its_own(dotted: str) -> None:
+    assert "differ in spelling only: '<=50K' (20 rows)" in spelling_note({"<=50K": 20, dotted: 7, ">50K": 9})
+    assert (
+        spelling_note({"1.5": 3, "15": 3, ".5": 3, "5": 3, "A": 3, "A+": 3, "A-": 3, ".": 3, "E11.9": 3, "E119": 3})
+        == ""
+    )
 
 
 def test_ids_without_any_partner_say_why(tmp_path: Path) -> None:

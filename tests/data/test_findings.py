@@ -117,3 +117,18 @@ def test_a_table_in_place_of_a_spec_is_answered_with_its_columns(run: Run, tmp_p
     assert "is a table and no spec" in err
     assert "its columns: LoanID, opened, salary" in err
     assert run("data", "check", "nowhere.csv")[0] == 2
+
+
+@pytest.mark.parametrize("name", ["customer_no", "PatientNumber", "user"])
+def test_a_number_of_customers_with_several_rows_is_no_feature_and_a_split_by_it_is_named(run: Run, name: str) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: np.repeat(rng.permutation(150), 4), "customer_age": np.tile(np.arange(18, 93), 8)})
+    frame.assign(a=rng.normal(size=600), y=np.repeat(rng.integers(0, 2, 150), 4)).to_csv("a.csv", index=False)
+    source = ("--dataset", "csv", "--set", "dataset.path=a.csv", "--set", "dataset.label=y")
+    code, out, _ = run("data", "check", *source)
+    assert code == 0
+    assert f"exclude: [{name}]" in out
+    assert f"split: {{group: {name}}}" in " ".join(out.split())
+    code, out, _ = run("data", "check", *source, "--set", f"dataset.split={{group: {name}}}")
+    assert code == 0
+    assert "exclude:" not in out

@@ -1,6 +1,7 @@
 """Parquet where a csv may stand: the same data set, and faults that name the file."""
 
 import io
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,38 @@ def test_the_index_that_pandas_writes_is_no_feature(tmp_path: Path) -> None:
     data = own(path=str(tmp_path / "a.parquet"), label="y", split=1.0)
     assert not any("index" in s.name for s in data.passive[0].sources)
     assert "a.parquet: the nameless index that pandas writes is left out" in data.notes
+
+
+def test_all_levels_of_an_index_without_names_are_left_out(tmp_path: Path) -> None:
+    table = frame()
+    table.index = pd.MultiIndex.from_arrays([table.index % 7, table.index[::-1]])
+    table.to_parquet(tmp_path / "a.parquet")
+    data = own(path=str(tmp_path / "a.parquet"), label="y", split=1.0)
+    assert not any("index" in s.name for s in data.passive[0].sources)
+    assert "a.parquet: the nameless index that pandas writes is left out (2 levels)" in data.notes
+
+
+@pytest.mark.parametrize("scale", [0, 9])
+def test_decimals_are_written_plainly(tmp_path: Path, scale: int) -> None:
+    values = [Decimal(k % 2 * 10) for k in range(40)]
+    values[0] = Decimal(f"10.{'5' * scale}") if scale else Decimal(10)
+    table = pa.table({"x": pa.array(values, pa.decimal128(20, scale)), "y": pa.array([*values[1:], Decimal(0)])})
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
+    read = read_columnar(tmp_path / "a.parquet")
+    assert set(read["x"]) == {"0", "10", f"10.{'5' * scale}" if scale else "10"}
+    assert own(path=str(tmp_path / "a.parquet"), label="y", split=1.0).class_names == ("0", "10")
+
+
+def test_a_column_whose_type_is_a_number_is_one_however_many_digits_it_has(tmp_path: Path) -> None:
+    numbers = np.arange(40) * 3 + 10**17
+    pa.parquet.write_table(pa.table({"x": numbers, "y": numbers % 2}), tmp_path / "a.parquet")
+    path = str(tmp_path / "a.parquet")
+    (source,) = own(path=path, label="y", split=1.0).passive[0].sources
+    assert source.kind == "number"
+    x = own(path=path, label="y", split=1.0).passive[0].x[:, 0]
+    assert len(x.unique()) == 40
+    (source,) = own(path=path, label="y", split=1.0, categorical=["x"]).passive[0].sources
+    assert source.kind == "category"
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64"])

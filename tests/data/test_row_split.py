@@ -23,6 +23,10 @@ FORMS = {
     "German": [d.strftime("%d.%m.%Y") for d in DAYS],
     "American": [d.strftime("%m/%d/%Y") for d in DAYS],
     "with names": [d.strftime("%d-%b-%Y") for d in DAYS],
+    "two-digit years": [f"Jan-{(1980 + k // 50) % 100:02d}" for k in range(2000)],
+    "days of two-digit years": [d.strftime("%d-%b-%y") for d in DAYS - pd.DateOffset(years=16)],
+    "numbered days": [d.strftime("%Y%m%d") for d in DAYS],
+    "numbered days of short years": [d.strftime("%y%m%d") for d in DAYS],
     "months": [d.strftime("%b-%Y") for d in DAYS],
 }
 
@@ -53,6 +57,11 @@ def test_the_latest_rows_are_for_test_and_reserve(tmp_path: Path, form: str, kin
     assert len(reserve) / 2000 == pytest.approx(0.15, abs=0.02)
     assert any("of the rows by 'w' are the test rows" in note for note in data.notes)
     assert not any("w" in p.names for p in data.parties)
+
+
+def test_the_reading_of_two_digit_years_is_said(tmp_path: Path) -> None:
+    data, _ = data_of(tmp_path, FORMS["two-digit years"], "csv", {"time": "w"})
+    assert any("two-digit years are read as 1980 to 2019" in note for note in data.notes)
 
 
 def test_rows_of_one_time_are_never_parted(tmp_path: Path) -> None:
@@ -101,6 +110,20 @@ def test_another_reserve_is_another_fingerprint(tmp_path: Path) -> None:
         ),
         ([*FORMS["dates"][:39], "soon"], {"time": "w"}, "holds 'soon' in row .*, which is no time"),
         (["2020-01-01"] * 40, {"time": "w"}, "has 1 different times"),
+        (
+            [f"{k % 28 + 1:02d}-Jan-{k:02d}" for k in range(100)] * 2,
+            {"time": "w"},
+            "two-digit years run from 00 to 99 .* write years with four digits",
+        ),
+        ([f"Jan-{k:02d}" for k in (60, 75, 90, 5, 20)] * 8, {"time": "w"}, "two-digit years run from 05 to 90"),
+        (
+            [d.strftime("%d%m%Y") for d in DAYS[:40]],
+            {"time": "w"},
+            "in row 1, a date that does not begin",
+        ),
+        ([str(int(d.strftime("%d%m%Y"))) for d in DAYS[:400]], {"time": "w"}, "does not begin with its year"),
+        ([d.strftime("%m%Y") for d in DAYS[::40]], {"time": "w"}, "does not begin with its year"),
+        (["981231", "991231", "000102", "010331"] * 10, {"time": "w"}, "years of two digits, 1998 to 2001"),
         (["u", "v"] * 20, {"group": "w"}, "has 2 groups"),
         (["1"] * 40, {"time": "when"}, "no column 'when', the column of split"),
     ],

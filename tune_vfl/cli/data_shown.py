@@ -118,6 +118,14 @@ def _to_paste(facts: Facts) -> list[str]:
         new = {f.column for f in facts.findings if f.exclude}
         where = in_place("exclude", set(facts.exclude) - new)
         lines += [f"to leave out what is no feature, {where}:", textwrap.indent(listed, "  ")]
+    if facts.groups:
+        names = shortened(list(facts.groups), _ASKED)
+        lines.append(
+            _wrapped(
+                f"several rows have one value of {names}: where these belong together, as a customer's, split by it "
+                f"and take it off `exclude` and off the lists of parties: split: {{group: {facts.groups[0]}}}"
+            )
+        )
     if facts.categories:
         lines += _to_merge(facts)
     asked = [f"{f.column} ({f.score:.3f})" for f in _of(facts, "known before?")]

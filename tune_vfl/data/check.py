@@ -61,6 +61,7 @@ class Facts:
         findings: suspicious columns, the worst first.
         exclude: the columns to leave out, those that the spec leaves out already among them; empty where nothing new is
             found, or the data set has no such option.
+        groups: identifiers of which several rows have one value, as those of a customer have.
         categories: by column, the mapping that merges categories which differ in spelling only, with those that the
             spec merges already; empty where nothing new is found.
         notes: values dropped, filled in or merged.
@@ -80,6 +81,7 @@ class Facts:
     alone_measure: str
     findings: tuple[Finding, ...]
     exclude: tuple[str, ...]
+    groups: tuple[str, ...]
     categories: dict[str, dict[str, str]]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -124,6 +126,9 @@ def examine(
         alone_measure=measure(dataset.num_classes),
         findings=found,
         exclude=(*excluded, *suggested) if excluded is not None and suggested else (),
+        groups=tuple(
+            c.name for p in parties for c in p.columns if c.looks == "identifier" and _repeats(c, len(dataset.y))
+        ),
         categories=_categories(parties, merged),
         notes=dataset.notes,
         warnings=tuple(f"{dataset.name}: {w}" for party in parties for w in _warnings(party, dataset.num_classes)),
@@ -139,6 +144,10 @@ def _categories(parties: Sequence[PartyFacts], merged: Mapping[str, Mapping[str,
             counts.update(dict(group))
     new = {name: merging(alike(counts), merged.get(name, {})) for name, counts in rows.items()}
     return {**{name: dict(names) for name, names in merged.items()}, **new} if new else {}
+
+
+def _repeats(column: ColumnFacts, rows: int) -> bool:
+    return column.distinct * _REPEATED <= rows * (1 - column.missing)
 
 
 def _classes(dataset: Dataset, y_train: torch.Tensor, y_test: torch.Tensor) -> tuple[ClassFacts, ...]:
@@ -190,4 +199,6 @@ def _warnings(party: PartyFacts, num_classes: int) -> list[str]:
 
 
 _NAMED = 3
+# So many rows of each value of an identifier on average are rows of one customer or patient.
+_REPEATED = 1.5
 _NAMES = {"auc": "AUC", "balanced_accuracy": "balanced accuracy"}

@@ -50,6 +50,11 @@ _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ID_WORDS = frozenset({"id", "ids", "uuid", "guid", "iban", "ssn", "email", "mail", "phone", "imei", "pan"})
 _COUNT_WORDS = frozenset({"no", "nr", "num", "number", "key", "index", "idx", "row", "ref", "code", "account"})
+_WHO_WORDS = frozenset({
+    "customer", "client", "patient", "user", "person", "member", "subject", "household", "account", "borrower",
+    "employee", "student", "driver", "card", "device", "session", "participant", "respondent", "applicant",
+    "policyholder", "kunde", "kunden", "kundennummer", "kundennr", "cust", "holder",
+})  # fmt: skip
 _TIME_WORDS = frozenset({"time", "timestamp", "date", "ts", "at", "epoch", "created", "updated", "opened", "closed"})
 
 
@@ -126,7 +131,9 @@ def _number(text: str) -> float | None:
 def _is_identifier(texts: list[str], rows: int, words: set[str], *, numeric: bool) -> bool:
     if rows < LEAST_ROWS:
         return False
-    if words & _ID_WORDS and len(texts) > max(_FEW, _REPEATED * rows) and not _has_fractions(texts):
+    # A name of nothing but whose it is: customer_no, and not customer_age.
+    whose = bool(words & _WHO_WORDS) and words <= _WHO_WORDS | _ID_WORDS | _COUNT_WORDS | {"name", "nummer"}
+    if (whose or words & _ID_WORDS) and len(texts) > max(_FEW, _REPEATED * rows) and not _has_fractions(texts):
         return True
     if len(texts) < MOSTLY * rows:
         return False

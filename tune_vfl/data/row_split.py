@@ -13,7 +13,7 @@ from tune_vfl.data.assemble import lacking_class
 from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.options import Column
 from tune_vfl.data.reading.marks import is_missing
-from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
+from tune_vfl.data.reading.times import times_of
 from tune_vfl.data.reserve import LEAST_OF_A_CLASS, LEAST_ROWS
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 SHARE = 0.3
 """The share of the rows that are test rows; half of them are the reserve, where there is one."""
 _DRAWS = 100
-# Month before year or day before month cannot be mistaken in these; what may be is refused.
-_FORMATS: tuple[str, ...] = (
-    "ISO8601", "%b-%Y", "%b-%y", "%b %Y", "%B %Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d.%m.%Y", "%d.%m.%Y %H:%M",
-    "%d.%m.%Y %H:%M:%S", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S",
-)  # fmt: skip
-_AMBIGUOUS = ("%d/%m/%Y", "%m/%d/%Y")
 
 
 class ByTime(Strict):
@@ -93,7 +87,9 @@ def held_out(
             "remove these rows"
         )
     if isinstance(by, ByTime):
-        found, note = _latest(_times(values, place), column, place)
+        times, read_as = times_of(values, place)
+        found, note = _latest(times, column, place)
+        note += read_as
     else:
         found, note = _whole_groups(values, y.numpy(), column, place)
     said = _without_reserve(found[1], y, class_names)
@@ -117,36 +113,6 @@ def _bound(times: Floats, share: float, place: str) -> float:
         raise DataError(f"{place}: has {len(values)} different times; training, test and reserve need at least 3")
     later = counts[::-1].cumsum()[::-1] / len(times)
     return float(values[1 + int(np.abs(later[1:] - share).argmin())])
-
-
-def _times(values: pd.Series[Any], place: str) -> Floats:
-    import pandas as pd
-
-    numbers = as_numbers(values)
-    if not np.isnan(numbers).any():
-        return numbers
-    long = declared_numbers(values)
-    if not np.isnan(long).any():
-        return long
-    for style in _FORMATS:
-        parsed = pd.to_datetime(values, format=style, errors="coerce", utc=True)
-        if parsed.notna().all():
-            return _seconds(parsed)
-    fitting = [p for style in _AMBIGUOUS if (p := pd.to_datetime(values, format=style, errors="coerce")).notna().all()]
-    if len(fitting) == 1:
-        return _seconds(fitting[0])
-    parsed = pd.to_datetime(values, format="ISO8601", errors="coerce", utc=True)
-    if fitting:
-        what = f"holds {values.iloc[0]!r}, where day and month may be exchanged"
-    else:
-        first = int(np.argmax(parsed.isna()))
-        what = f"holds {values.iloc[first]!r} in row {values.index[first] + 1}, which is no time as the others are"
-    raise DataError(f"{place}: {what}; write dates as 2024-12-31 or 2024-12-31T23:59:59, or give numbers")
-
-
-def _seconds(parsed: Any) -> Floats:
-    seconds: Floats = parsed.astype("int64").to_numpy().astype(np.float64)
-    return seconds
 
 
 def _whole_groups(values: pd.Series[Any], labels: Ints, column: str, place: str) -> tuple[tuple[Any, Any], str]:

@@ -1,4 +1,4 @@
-"""Names that differ in spelling only: case, blanks or ``_`` between words, zeros, ``1`` and ``True``."""
+"""Names that differ in spelling only: case, blanks, ``_`` or a full stop between words, zeros, ``1`` and ``True``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ Spelt = tuple[tuple[str, int], ...]
 """Spellings of one name, each with its rows, the most frequent first."""
 _INVISIBLE = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]+")
 _JOINTS = re.compile(r"(?<=[^\W\d_])[_-]+(?=[^\W\d_])")
+# After a letter, at the end, and quotes around a name: ``>50K.``, ``U.S.A``, ``"yes"``. ``1.5`` and ``.5`` stay.
+_POINTS = ".,;:!\"'`\u00b4\u2018\u2019\u201c\u201d"
+_PUNCTUATION = re.compile(rf"(?<=[^\W\d_])[{_POINTS}]+|(?<=.)[{_POINTS}]+$|^[{_POINTS[5:]}]+(?=.)")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,3})?")
 _WORDS = {"true": "1", "false": "0"}
 
 
 def key(name: str) -> str:
     """Return a key that is the same for all spellings of a name."""
-    bare = _JOINTS.sub("", _INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).casefold())
+    plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).casefold()
+    bare = _JOINTS.sub("", plain if _NUMBER.fullmatch(plain) else _PUNCTUATION.sub("", plain))
     if not _NUMBER.fullmatch(bare):
         return _WORDS.get(bare, bare)
     digits = bare.lstrip("+").lstrip("0") if "e" not in bare else f"{float(bare):.0f}"
@@ -98,7 +102,7 @@ def differing_ids(ids: Mapping[str, Collection[str]], shared: Collection[str]) -
         if pairs:
             said = " and ".join(f"{a!r} in {other} for {b!r} in {own}" for a, b in sorted(pairs)[:2])
             return (
-                f"{len(pairs):,} ids differ in spelling only (leading zeros, case, blanks, forms of numbers), such "
-                f"as {said}; write them alike in both files"
+                f"{len(pairs):,} ids differ in spelling only (leading zeros, case, blanks, punctuation, forms of "
+                f"numbers), such as {said}; write them alike in both files"
             )
     return ""

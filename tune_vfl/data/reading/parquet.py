@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.data.reading.first_bytes import FEATHER, PARQUET, begins, is_packed, refuse_others
@@ -9,13 +10,14 @@ from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from decimal import Decimal
     from pathlib import Path
 
     import pandas as pd
 
 SUFFIXES = frozenset({".parquet", ".pq"})
-# The name of the column to which pandas writes an index without a name.
-_INDEX = "__index_level_0__"
+# The names of the columns to which pandas writes the levels of an index without names.
+_INDEX = re.compile(r"__index_level_[0-9]+__")
 _MOST_DIGITS = 1e15
 _SHOWN = 40
 
@@ -35,7 +37,8 @@ def read_columnar(path: Path) -> pd.DataFrame:
     Returns:
         A frame of strings as :func:`tune_vfl.data.reading.table.read_table` returns it: numbers in the shortest form
         that reads back as the same number, ``True`` and ``False``, an empty string for what is missing. The
-        nameless index that pandas writes is left out, and ``attrs["left_out"]`` says so.
+        nameless index that pandas writes is left out, all levels of it, and ``attrs["left_out"]`` says so;
+        ``attrs["numbers"]`` names the columns whose type is a number, however many digits they have.
 
     Raises:
         DataError: when it is neither, is cut off, is empty, names a column twice, or holds a column of lists,
@@ -48,10 +51,21 @@ def read_columnar(path: Path) -> pd.DataFrame:
     if table.num_rows == 0:
         raise DataError(f"{path}: holds {len(names)} columns and no rows; a data set needs rows")
     texts = {name: _texts(path, name, column) for name, column in zip(names, table.columns, strict=True)}
-    frame = pd.DataFrame({name: text for name, text in texts.items() if name != _INDEX})
-    if _INDEX in texts:
-        frame.attrs["left_out"] = (f"{path.name}: the nameless index that pandas writes is left out",)
+    levels = [name for name in names if _INDEX.fullmatch(name)]
+    frame = pd.DataFrame({name: text for name, text in texts.items() if name not in levels})
+    if levels:
+        said = f" ({len(levels)} levels)" if levels[1:] else ""
+        frame.attrs["left_out"] = (f"{path.name}: the nameless index that pandas writes is left out{said}",)
+    frame.attrs["numbers"] = tuple(
+        name for name, column in zip(names, table.columns, strict=True) if _is_number(column.type)
+    )
     return frame
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _table(path: Path) -> Any:
@@ -100,6 +114,8 @@ def _texts(path: Path, name: str, column: Any) -> pd.Series[str]:
             column = column.cast(kind.value_type)
         if pa.types.is_floating(column.type):
             column = _as_whole(pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column))
+        if pa.types.is_decimal(column.type):
+            return pd.Series([_plain(value) for value in column.to_pylist()], dtype=str)
         if pa.types.is_boolean(column.type):
             column = pc.if_else(column, "True", "False")
         texts = _decoded(path, name, pc.fill_null(column.cast(pa.string()), ""))
@@ -131,6 +147,14 @@ def _is_utf_8(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _plain(value: Decimal | None) -> str:
+    """Return all digits of a decimal without an exponent and without zeros at the end: ``0``, and not ``0E-9``."""
+    if value is None:
+        return ""
+    text = f"{value:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) if value else "0"
 
 
 def _as_whole(column: Any) -> Any:

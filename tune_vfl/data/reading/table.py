@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.data.reading.encodings import USUAL, decoded
 from tune_vfl.data.reading.files import readable
 from tune_vfl.data.reading.first_bytes import is_packed, unpacked
 from tune_vfl.data.reading.parquet import is_columnar, read_columnar
+from tune_vfl.data.reading.repeats import rows_alone
+from tune_vfl.data.reading.separators import COMMON, LINES, RARER, chosen, fitting, outside_quotes
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-DELIMITERS = ",;\t"
-_RARER = "|^~:\x01"
 _SHOWN = 40
 _LONGEST_FIELD = 2**31 - 1
 
@@ -48,19 +49,21 @@ def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = 
 
     Returns:
         A frame of strings, stripped of surrounding blanks; a missing value keeps its text, such as ``NA``. A nameless
-        first column that only counts the rows, as pandas writes its index, is left out, and ``left_out`` says so.
+        first column that only counts the rows, as pandas writes its index, is left out, as are lines that repeat the
+        header and totals; ``left_out`` says so.
 
     Raises:
         DataError: naming the file, and the line and the column where there is one.
     """
     if names is None and is_columnar(path):
-        return _with_points(read_columnar(path), form)
+        return _with_points(rows_alone(read_columnar(path), path), form)
     with readable(path), decoded(path, form.encoding):
         delimiter, header = _head(path, names, form)
         rows = _check_rows(path, delimiter, header, form, skip=0 if names else 1)
     if not rows:
         raise DataError(f"{path}: holds a header and no rows; a data set needs rows")
-    return _with_points(_without_count(_parse(path, delimiter, header, form, has_header=names is None), path), form)
+    frame = _parse(path, delimiter, header, form, has_header=names is None)
+    return _with_points(frame if names else _without_count(rows_alone(frame, path), path), form)
 
 
 def _with_points(frame: pd.DataFrame, form: TextForm) -> pd.DataFrame:
@@ -92,7 +95,8 @@ def _without_count(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     if not (frame[""].str.fullmatch(r"[0-9]+").all() and frame[""].is_unique):
         raise _nameless(path, 1)
     kept = frame.drop(columns="")
-    kept.attrs["left_out"] = (f"{path.name}: the nameless first column only numbers the rows and is left out",)
+    said = f"{path.name}: the nameless first column only numbers the rows and is left out"
+    kept.attrs["left_out"] = (*left_out(frame), said)
     return kept
 
 
@@ -123,7 +127,7 @@ def _head(path: Path, names: Sequence[str] | None, form: TextForm) -> tuple[str,
         raise DataError(f"{path}: is empty; expected a csv with a header and rows")
     if "\x00" in first:
         raise DataError(f"{path}: is not a csv (its first line holds binary data); save the table as csv in UTF-8")
-    delimiter = form.separator or max(DELIMITERS, key=lambda d: _outside_quotes(first).count(d))
+    delimiter = form.separator or _separator(path, first, form)
     if names is not None:
         return delimiter, list(names)
     with open_text(path, form.encoding) as file:
@@ -132,8 +136,24 @@ def _head(path: Path, names: Sequence[str] | None, form: TextForm) -> tuple[str,
     return delimiter, header
 
 
-def _outside_quotes(line: str) -> str:
-    return "".join(line.split('"')[::2])
+def _separator(path: Path, first: str, form: TextForm) -> str:
+    there = [mark for mark in COMMON if mark in outside_quotes(first)]
+    fits = fitting({mark: _first_records(path, mark, form) for mark in there}) if there[1:] else {}
+    found = chosen(fits, first, path)
+    if found is None:
+        said = " and ".join(repr(mark) for mark in fits)
+        raise DataError(
+            f"{path}: {said} separate all of its lines into equally many fields; set `separator` to one of them"
+        )
+    return found
+
+
+def _first_records(path: Path, delimiter: str, form: TextForm) -> list[list[str]]:
+    with open_text(path, form.encoding) as file:
+        try:
+            return list(islice(_records(file, delimiter, strict=True), LINES))
+        except csv.Error:  # the quotes are not those of a table with this separator
+            return []
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -168,16 +188,20 @@ def _check_rows(path: Path, delimiter: str, header: list[str], form: TextForm, s
                 raise DataError(
                     f"{path}: line {reader.line_num} has {len(row)} fields where {len(header)} columns "
                     f"({_short(header[0])!r} to {_short(header[-1])!r}) are expected; check its separators"
-                    f"{_said_separator(header)} and quotes, or whether the file is cut off"
+                    f"{_said_separator(path, header, form)} and quotes, or whether the file is cut off"
                 )
     return rows
 
 
-def _said_separator(header: list[str]) -> str:
-    if len(header) > 1:
+def _said_separator(path: Path, header: list[str], form: TextForm) -> str:
+    """Return the advice to set ``separator``, with an example that fits all lines where there is one."""
+    if form.separator is not None:
         return ""
-    likely = max(_RARER, key=header[0].count)
-    example = f" to {likely!r}" if likely in header[0] else ""
+    fits = fitting({mark: _first_records(path, mark, form) for mark in RARER})
+    if not fits and len(header) > 1:
+        return ""
+    likely = max(fits or RARER, key=lambda mark: fits.get(mark, 0) or header[0].count(mark))
+    example = f" to {likely!r}" if fits or likely in header[0] else ""
     return f" (of another than , ; and tab, set `separator`{example})"
 
 

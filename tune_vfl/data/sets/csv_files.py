@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Holders, Loader, Recipe, dataset
 from tune_vfl.data.column_notes import Note, grouped
-from tune_vfl.data.encode import encode_parties, encode_party
+from tune_vfl.data.copies import equal_rows
+from tune_vfl.data.encode import Encoding, encode_parties, encode_party
 from tune_vfl.data.merging import merge_categories
 from tune_vfl.data.options import share_in_order
 from tune_vfl.data.own_labels import OwnLabels, own_labels
@@ -82,7 +83,7 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
     frame = merge_categories({str(path): frame}, options.categories or {})[str(path)]
     labels = _labels(frame, path, options)
     frame = _taken(frame, labels)
-    passive, active, notes = encode_parties(frame, partition, str(path), options)
+    passive, active, notes = encode_parties(frame, partition, str(path), _typed(options, frame))
     unused = [c for c in features if c not in used]
     notes += [f"excluded: {shortened(options.exclude)}"] if options.exclude else []
     notes += [f"columns of no party, left out: {shortened(unused)}"] if unused else []
@@ -91,7 +92,10 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
             f"who holds which column is not said, so party 'passive' has the first half of them ({len(features)}, in "
             "the file's order); set dataset.parties to {passive: [...], active: [...]}"
         )
-    return _dataset((passive, active), labels, frame, path, options, notes=[*skipped, *notes])
+    said = equal_rows(
+        [*passive, *([active] if active else [])], labels.y, [frame] * (len(passive) + (active is not None))
+    )
+    return _dataset((passive, active), labels, frame, path, options, notes=[*skipped, *notes, *said])
 
 
 def _holders(frame: pd.DataFrame, options: CsvOptions) -> Holders | None:
@@ -137,18 +141,28 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
     places = ", ".join(str(table.path) for table in joined.tables.values())
     _check_declared(options, {c for table in joined.tables.values() for c in table.columns}, places)
     held: dict[str, Columns] = {}
+    taken: dict[str, pd.DataFrame] = {}
     frames = {f"{table.path} ({name})": table.frame for name, table in joined.tables.items() if table.columns}
     merged = merge_categories(frames, options.categories or {})
     for name, table in joined.tables.items():
         if table.columns:
             frame = merged[f"{table.path} ({name})"]
+            taken[name] = _taken(frame, labels)
             held[name], found = encode_party(
-                _taken(frame, labels), name, table.columns, where=str(table.path), encoding=options
+                taken[name], name, table.columns, where=str(table.path), encoding=_typed(options, frame)
             )
             columns.extend(found)
     passive = tuple(held[name] for name in joined.tables if name != joined.label_party)
     parties = (passive, held.get(joined.label_party))
-    return _dataset(parties, labels, _taken(own.frame, labels), own.path, options, notes=[*notes, *grouped(columns)])
+    said = [*grouped(columns), *equal_rows([*held.values()], labels.y, [*taken.values()])]
+    return _dataset(parties, labels, _taken(own.frame, labels), own.path, options, notes=[*notes, *said])
+
+
+def _typed(options: CsvOptions, frame: pd.DataFrame) -> Encoding:
+    """Return the options, with the columns whose type in the file is a number among the numeric ones."""
+    said = {*options.numeric, *options.categorical, *(options.categories or {})}
+    typed = [column for column in frame.attrs.get("numbers", ()) if column not in said]
+    return options.model_copy(update={"numeric": (*options.numeric, *typed)}) if typed else options
 
 
 def _labels(frame: pd.DataFrame, path: Path, options: CsvOptions) -> OwnLabels:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.copies import equal_rows
 from tune_vfl.data.label_options import LabelOptions
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.own_labels import own_labels
@@ -121,9 +122,10 @@ def own_images(
     found = own_labels(labels, options, where, above=options.above, test_rows=test_rows, name=name)
     images = to_images(path, pixels if len(found.rows) == len(pixels) else pixels[found.rows.numpy()])
     model = "cnn" if min(images.shape[2:]) >= _CNN_FROM else "mlp"
+    parties = image_parties(images, options.share, options.passive_parties, str(path))
     return assemble(
         name,
-        image_parties(images, options.share, options.passive_parties, str(path)),
+        parties,
         found.y,
         found.class_names,
         metric=options.metric,
@@ -131,7 +133,7 @@ def own_images(
         test_rows=found.test_rows,
         where=where,
         hint=found.hint,
-        notes=[*notes, *found.notes],
+        notes=[*notes, *found.notes, *equal_rows([*parties[0], *([parties[1]] if parties[1] else [])], found.y)],
     )
 
 
