@@ -33,8 +33,8 @@ def put(folder: Path, arrays: np.ndarray, ending: str = "png") -> None:
         Image.fromarray(pixel).save(folder / f"{k:03d}.{ending}")
 
 
-def two_classes(folder: Path, *shape: int, n: int = 10) -> np.ndarray:
-    arrays = pixels(2 * n, *(shape or (6, 8)))
+def two_classes(folder: Path, *shape: int, n: int = 10, seed: int = 0) -> np.ndarray:
+    arrays = pixels(2 * n, *(shape or (6, 8)), seed=seed)
     put(folder / "cat", arrays[:n])
     put(folder / "dog", arrays[n:])
     return arrays
@@ -74,7 +74,7 @@ def test_numbered_classes_are_in_numeric_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["val", "valid", "validation"])
 def test_own_test_rows_and_validation_rows(tmp_path: Path, name: str) -> None:
     for part, n in (("train", 5), ("test", 3), (name, 2)):
-        two_classes(tmp_path / part, n=n)
+        two_classes(tmp_path / part, n=n, seed=n)
     data = images(tmp_path)
     cut = split(data, 3)
     assert cut.test_rows.tolist() == list(range(14, 20))
