@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
 
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, outcome_of, part_of
 from tune_vfl.analysis.bounds import Bounds
@@ -14,7 +13,7 @@ from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
-from tune_vfl.spec.constraints import Constraints
+from tune_vfl.spec.constraints import impossible
 from tune_vfl.statistics import differences, differences_from, leakage_bounds, levels
 from tune_vfl.statistics.laws import t_quantile
 from tune_vfl.statistics.leakage import upper_bounds
@@ -189,21 +188,20 @@ def test_leakage_at_most_point_2_holds_as_often_as_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("constraints", "words"),
     [
-        ({"leakage": 20}, r"leakage: expected a number from 0 to 1, got 20; is 20% meant\? write 0\.2"),
-        ({"utility": 95}, r"utility: expected a number from 0 to 1, got 95; is 95% meant\? write 0\.95"),
-        ({"utility_loss": 5}, r"utility_loss: expected a number from -1 to 1.* write 0\.05"),
-        ({"attacks.norm.advantage": 30}, r"attacks\.norm\.advantage: .* write 0\.3"),
-        ({"attacks.norm.success": -0.2}, "from 0 to 1, got -0.2"),
-        ({"leakage": -0.1}, "from 0 to 1, got -0.1"),
-        ({"leakage": 1000}, "from 0 to 1, got 1000 "),
-        ({"cost": -1}, "cost: expected 0 or more"),
+        ({"leakage": 20}, "leakage: expected a number from 0 to 1, got 20; 20% is 0.2"),
+        ({"utility": 95}, "utility: expected a number from 0 to 1, got 95; 95% is 0.95"),
+        ({"utility_loss": 5}, "utility_loss: expected a number from -1 to 1, got 5; 5% is 0.05"),
+        ({"attacks.norm.advantage": 30}, "attacks.norm.advantage: expected a number from 0 to 1, got 30; 30% is 0.3"),
+        ({"attacks.norm.success": -0.2}, "attacks.norm.success: expected a number from 0 to 1, got -0.2"),
+        ({"leakage": -0.1}, "leakage: expected a number from 0 to 1, got -0.1"),
+        ({"leakage": 1000}, "leakage: expected a number from 0 to 1, got 1000"),
+        ({"cost": -1}, "cost: expected a number of 0 or more, got -1"),
     ],
 )
 def test_a_bound_that_all_settings_keep_or_none_is_refused(constraints: dict[str, float], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        TypeAdapter(Constraints).validate_python(constraints)
+    assert list(impossible(constraints)) == [f"constraints.{words}"]
 
 
-def test_bounds_within_what_a_quantity_can_be_are_taken() -> None:
-    bounds = {"leakage": 1.0, "utility": 0.0, "utility_loss": -0.01, "cost": 3.0, "attacks.norm.success": 0.9}
-    assert TypeAdapter(Constraints).validate_python(bounds) == bounds
+def test_bounds_that_some_settings_may_keep_are_taken() -> None:
+    limits = {"leakage": 0.2, "utility": 0.95, "utility_loss": -0.01, "cost": 3.0, "attacks.norm.success": 1.0}
+    assert list(impossible(limits)) == []

@@ -94,7 +94,8 @@ def test_behind_label_dps_swaps_more_labels_are_found(monkeypatch):
     given = "label_dp", [{"epsilon": 1.5}], (0, 1, 2), "training.epochs=30", "dataset.split=0.067"
     known = sum(found_in(*trained(*given))["matched_filter"]) / 3
     monkeypatch.setattr(DEFENSES["label_dp"], "mechanism", lambda _: None)
-    assert known > sum(found_in(*trained(*given))["matched_filter"]) / 3 + 0.03
+    # A regression on mean gradients finds some of them by itself: the templates are what cannot.
+    assert known > sum(found_in(*trained(*given))["filter"]) / 3 + 0.03
 
 
 def split(seed, bins, *, tell=True):
@@ -173,4 +174,4 @@ def test_behind_labobfs_parts_more_labels_are_found(monkeypatch):
     given = "labobf", [{"bins": 3}], (0, 1, 2, 3), "training.epochs=30", "dataset.split=0.067"
     known = sum(found_in(*trained(*given))["matched_filter"]) / 4
     monkeypatch.setattr(DEFENSES["labobf"], "mechanism", lambda _: None)
-    assert known > sum(found_in(*trained(*given))["matched_filter"]) / 4 + 0.03
+    assert known > sum(found_in(*trained(*given))["filter"]) / 4 + 0.03

@@ -30,6 +30,7 @@ def run(trained: Trained) -> Run:
     return trained.train("cpu")
 
 
+@pytest.mark.slow  # beside other tests on two cores a net may take longer than its part has
 def test_every_part_is_reported_on_the_cpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,12 @@ CASES = {
     "another separator": Case(
         {"t.csv": csv(["u,w", "v"], sep="|")}, {}, r"set `separator` to ('[^']+')", option("separator")
     ),
+    "two separators": Case(
+        {"t.csv": b"a,x;y\n" + b"".join(b"%d,5;%d\n" % (k % 41, k % 2) for k in range(120))},
+        {"dataset": {"split": 1.0}},
+        r"set `separator` to one of them",
+        option("separator", ";"),
+    ),
     "one column": Case({"t.csv": csv(["u", "v"], sep="|")}, {}, r"or set `separator`", option("separator", "|")),
     "imbalanced": Case(
         {"t.csv": csv(["u", "v"], ["1", *["0"] * 11])}, {}, r"set dataset\.metric to (f1)", option("metric")
