@@ -103,7 +103,8 @@ def test_a_search_s_numbers_do_not_depend_on_what_the_reserve_holds(tmp_path: Pa
     [before] = evaluate_pack(cell, [{"scale": 1e-3}])
     [reported] = evaluate_pack(cell.model_copy(update={"rows": "report"}), [{"scale": 1e-3}])
     frame = pd.read_csv(path)
-    frame.loc[reserve_rows(load(cell.dataset)).tolist(), [f"c{k}" for k in range(6)]] = 1e4
+    places, columns = reserve_rows(load(cell.dataset)).tolist(), [f"c{k}" for k in range(6)]
+    frame.loc[places, columns] = 1e4 + np.random.default_rng(1).normal(size=(len(places), len(columns)))
     frame.to_csv(path, index=False)
     [after] = evaluate_pack(cell, [{"scale": 1e-3}])
     [moved] = evaluate_pack(cell.model_copy(update={"rows": "report"}), [{"scale": 1e-3}])
