@@ -78,7 +78,7 @@ def _point(record: StudyRecord, trial: TrialRecord, reliability: Reliability, at
         **({} if sure is None else sure.numbers()),
         **({} if alone is None else {"gain_kept": alone.kept(utility)}),
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
-        "not_needed": outcome.not_needed,
+        **({"not_needed": outcome.not_needed} if outcome.not_needed else {}),
         "published": published(outcome),
         "measure": record.measure,
         "confirmed": again is not None,

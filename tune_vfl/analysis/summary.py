@@ -120,7 +120,7 @@ def _point(describer: Describer, point: JointPoint, alike: list[str]) -> dict[st
         **point.sure.numbers(),
         **({} if alone is None else {"gain_kept": alone.kept(utility)}),
         "attacks": {name: score.mean for name, score in outcome.attacks.items()},
-        "not_needed": outcome.not_needed,
+        **({"not_needed": outcome.not_needed} if outcome.not_needed else {}),
         "published": published(outcome),
         "measure": record.measure,
         "confirmed": point.confirmed,
