@@ -26,8 +26,8 @@ SHARPER = 2.0 ** np.arange(-1, 6)
 
 
 @dataclass(eq=False)
-class Steps:
-    """What one party sent and received, in the order of the steps.
+class SeenSteps:
+    """Embeddings that one party sent and gradients that it received, in the order of the steps.
 
     Attributes:
         ids: ``(T, B)`` row of each place; -1 where the batch was shorter.
@@ -74,7 +74,7 @@ class Steps:
 
 def steps_of(
     own: Array, sent: Array, received: Array, order: Sequence[tuple[int, Ints]], known: tuple[Ints, Ints], prior: Array
-) -> Steps:
+) -> SeenSteps:
     """Return steps of ``(E, N, q)`` and ``(E, N, d)`` tables; without an order an epoch is a step."""
     order = order or [(epoch, np.arange(len(own))) for epoch in range(len(received))]
     most = max(len(ids) for _, ids in order)
@@ -85,7 +85,7 @@ def steps_of(
         places[t, : len(ids)] = ids
         for table, x in zip(tables, (sent, received), strict=True):
             table[t, : len(ids)] = x[epoch, ids]
-    return Steps(places, tables[0], tables[1], np.arange(len(order)) / count, own, known[0], known[1], prior)
+    return SeenSteps(places, tables[0], tables[1], np.arange(len(order)) / count, own, known[0], known[1], prior)
 
 
 def hats(times: Array, knots: Sequence[float]) -> Array:
@@ -165,7 +165,7 @@ class Gate:
         return tried[int(np.argmax([(r * of[rows]).sum() for of in tried]))]
 
 
-def trusted(s: Steps, evidence: Array, gates: Sequence[Array]) -> Array:
+def trusted(s: SeenSteps, evidence: Array, gates: Sequence[Array]) -> Array:
     """Return log probabilities by the power of the evidence and the gate that two judges like best.
 
     The judges: how well evidence and gate agree on all rows, and the likelihood of the known labels.
@@ -185,7 +185,7 @@ def trusted(s: Steps, evidence: Array, gates: Sequence[Array]) -> Array:
 class Filter:
     """Regressions of received gradients on what was sent and on classes, smooth in time, noise known by step."""
 
-    def __init__(self, s: Steps, knots: Sequence[float] = KNOTS, ridge: float = 1e-3, smooth: float = 1e-2) -> None:
+    def __init__(self, s: SeenSteps, knots: Sequence[float] = KNOTS, ridge: float = 1e-3, smooth: float = 1e-2) -> None:
         self.s, self.basis, self.ridge, self.smooth = s, hats(s.times, knots), ridge, smooth
         phi = standard(s.sent.reshape(-1, s.sent.shape[-1])).reshape(s.sent.shape)
         self.f = np.concatenate([np.ones((*s.ids.shape, 1)), phi], -1) * s.there[..., None]
@@ -231,7 +231,7 @@ class Filter:
         return np.linalg.solve(whole.reshape(size, size) + penalty, sides).reshape(knots, width, -1)
 
 
-def by_filter(s: Steps, gate: Gate, first: Array | None = None, rounds: int = 10) -> Array:
+def by_filter(s: SeenSteps, gate: Gate, first: Array | None = None, rounds: int = 10) -> Array:
     """Return log probabilities ``(N, K)`` by the matched filter.
 
     Args:
@@ -245,13 +245,13 @@ def by_filter(s: Steps, gate: Gate, first: Array | None = None, rounds: int = 10
 
 
 class Model(Protocol):
-    """What reads evidence of labels from the steps."""
+    """A model of gradients that reads evidence of labels from the steps."""
 
     def evidence(self, r: Array) -> Array:
         """Return log likelihoods ``(N, K)`` of the classes, given probabilities of all rows."""
 
 
-def in_turn(s: Steps, model: Model, gate: Gate, logits: Array, gates: Sequence[Array], rounds: int) -> Array:
+def in_turn(s: SeenSteps, model: Model, gate: Gate, logits: Array, gates: Sequence[Array], rounds: int) -> Array:
     """Return log probabilities ``(N, K)``, of which the model and the gate are fitted in turn.
 
     Args:

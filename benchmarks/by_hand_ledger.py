@@ -6,14 +6,14 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.by_hand_em import Array, standard
-from benchmarks.by_hand_filter import Gate, Steps, hats, in_turn, shared
+from benchmarks.by_hand_filter import Gate, SeenSteps, hats, in_turn, shared
 
 FEW_KNOTS = (0.0, 1.0, 4.0, 30.0)
 """Epochs at which templates are free."""
 
 
-class Ledger:
-    """What sparsification kept back, as sums of entries of known rows, each sent in the end or known to be small.
+class SumsHeldBack:
+    """Sums of entries of known rows that sparsification held back, each sent in the end or known to be small.
 
     A window is a run of steps at one place and column that ends when the sum is sent, or when the batch size changes.
     Arrays of entries are ``(d, V)``, V the visits ordered by place and step, so that each window is one slice.
@@ -22,7 +22,7 @@ class Ledger:
         s: the steps; entries that were not sent are 0.
     """
 
-    def __init__(self, s: Steps) -> None:
+    def __init__(self, s: SeenSteps) -> None:
         self.s = s
         size = np.sqrt((s.received**2).sum() / max(1, (s.received != 0).sum())) + 1e-30
         got = s.received / size
@@ -117,7 +117,7 @@ class Ledger:
         return np.asarray(np.where(value == 0, inside, -0.5 * ((value - at) / s) ** 2))
 
 
-def by_ledger(s: Steps, gate: Gate, start: Array, rounds: int = 5) -> Array:
+def by_ledger(s: SeenSteps, gate: Gate, start: Array, rounds: int = 5) -> Array:
     """Return log probabilities ``(N, K)`` by the ledger.
 
     Args:
@@ -126,4 +126,4 @@ def by_ledger(s: Steps, gate: Gate, start: Array, rounds: int = 5) -> Array:
         start: logits of another answer; by the known rows alone the ledger stays at its start.
         rounds: how often labels and models are fitted in turn.
     """
-    return in_turn(s, Ledger(s), gate, shared(start, s.prior), [], rounds)
+    return in_turn(s, SumsHeldBack(s), gate, shared(start, s.prior), [], rounds)

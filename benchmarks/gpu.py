@@ -1,4 +1,4 @@
-"""What a GPU is worth here: trainings and attacks on GPU and CPU in turns, four packs at once on one card, memory.
+"""A GPU beside the CPU: trainings and attacks on GPU and CPU in turns, four packs at once on one card, memory.
 
     python -m benchmarks.gpu [--minutes 8] [--quick] [-o gpu.json]
 
@@ -19,9 +19,9 @@ from statistics import median
 import torch
 
 from benchmarks.gpu_attacks import attacks_part, moving_part
-from benchmarks.gpu_cases import CASES, SizeName, Trained
+from benchmarks.gpu_cases import CASES, OpenedCase, SizeName
 from benchmarks.gpu_packs import packs_at_once
-from benchmarks.gpu_parts import CPU, GPU, NAMES, Part, Until, timed
+from benchmarks.gpu_parts import CPU, GPU, NAMES, BenchmarkPart, Until, timed
 from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.models.base import VflNetwork
 
@@ -30,9 +30,9 @@ TURNS: dict[SizeName, int] = {"full": 5, "small": 3, "quick": 1}
 ENDS = {"training": 0.45, "attacks": 0.6, "at once": 0.95}
 
 
-def training_part(size: SizeName, devices: list[str], until: Until) -> tuple[Part, dict[str, VflNetwork]]:
+def training_part(size: SizeName, devices: list[str], until: Until) -> tuple[BenchmarkPart, dict[str, VflNetwork]]:
     """Train each case on every device in turns; return the table and a trained network of each."""
-    part = Part(
+    part = BenchmarkPart(
         "training",
         "Seconds a training",
         ("net", "members a pack", "steps", "GPU, s", "CPU, s", "CPU over GPU", "turns"),
@@ -43,7 +43,7 @@ def training_part(size: SizeName, devices: list[str], until: Until) -> tuple[Par
     networks: dict[str, VflNetwork] = {}
     for i, (name, case) in enumerate(CASES.items()):
         end = until.share(len(CASES) - i)
-        trained = part.attempt(case.title, end.left, partial(Trained, case, size))
+        trained = part.attempt(case.title, end.left, partial(OpenedCase, case, size))
         if trained is None:
             continue
         seconds, network = in_turns(part, name, trained, size, devices, end)
@@ -57,7 +57,7 @@ def training_part(size: SizeName, devices: list[str], until: Until) -> tuple[Par
 
 
 def in_turns(
-    part: Part, name: str, trained: Trained, size: SizeName, devices: list[str], end: Until
+    part: BenchmarkPart, name: str, trained: OpenedCase, size: SizeName, devices: list[str], end: Until
 ) -> tuple[dict[str, list[float]], VflNetwork | None]:
     """Train on each device in turns while there is time; where there is a GPU, after a tiny training there.
 
@@ -67,7 +67,7 @@ def in_turns(
     title, network = CASES[name].title, None
     seconds: dict[str, list[float]] = {device: [] for device in devices}
     if size == "full":
-        tiny = Trained(CASES[name], "quick")
+        tiny = OpenedCase(CASES[name], "quick")
         for device in devices:
             part.attempt(f"{title}, a first tiny training on {NAMES[device]}", end.left, partial(tiny.train, device))
     longest = 0.0  # of the wall, as the time that is left
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{said}\n", flush=True)
     record: dict[str, object] = {"conditions": said, "gpu": has_gpu, "size": size, "minutes": given.minutes}
 
-    def show(part: Part) -> None:
+    def show(part: BenchmarkPart) -> None:
         print("\n".join(part.lines()), flush=True)
         record[part.name] = part.record()
         if given.output:

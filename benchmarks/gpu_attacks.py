@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu_cases import ATTACKED, CASES, SizeName, Trained
-from benchmarks.gpu_parts import CPU, GPU, NAMES, Cell, Part, Until, timed
+from benchmarks.gpu_cases import ATTACKED, CASES, OpenedCase, SizeName
+from benchmarks.gpu_parts import CPU, GPU, NAMES, BenchmarkPart, Cell, Until, timed
 from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.run import Run
@@ -86,15 +86,15 @@ def success_of(attack: Attack[Strict], answers: Mapping[str, Any], run: Run) -> 
     return max(float(score_answer(a, *truth)["success"][0]) for a in counted if isinstance(a, Answer))
 
 
-def attacks_part(size: SizeName, devices: list[str], until: Until) -> Part:
+def attacks_part(size: SizeName, devices: list[str], until: Until) -> BenchmarkPart:
     """Run each attack of ``default`` on a training of LeNet, on the GPU and on the CPU in turns."""
-    part = Part(
+    part = BenchmarkPart(
         "attacks",
         "Attacks on one training of LeNet with two classes",
         ("attack", "GPU, s", "of which moving, s", "CPU, s", "CPU over GPU", "success, GPU", "success, CPU"),
         notes=(NOTE,),
     )
-    trained = Trained(ATTACKED, size)
+    trained = OpenedCase(ATTACKED, size)
     run = part.attempt("training for the attacks", until.left / 2, partial(trained.train, devices[0]))
     if run is None:
         return part
@@ -107,7 +107,7 @@ def attacks_part(size: SizeName, devices: list[str], until: Until) -> Part:
 
 
 def _row(
-    part: Part, attack: Attack[Strict], run: Run, devices: list[str], until: Until, turns: int
+    part: BenchmarkPart, attack: Attack[Strict], run: Run, devices: list[str], until: Until, turns: int
 ) -> tuple[Cell, ...]:
     found: dict[str, list[tuple[float, float, float]]] = {device: [] for device in devices}
     longest = 0.0  # of the wall, as the time that is left
@@ -132,9 +132,9 @@ def _medians(found: list[tuple[float, float, float]]) -> tuple[float | None, flo
     return median(whole), median(moving), success[-1]
 
 
-def moving_part(networks: Mapping[str, VflNetwork], devices: list[str], until: Until) -> Part:
+def moving_part(networks: Mapping[str, VflNetwork], devices: list[str], until: Until) -> BenchmarkPart:
     """Move networks to the GPU and back, as the program does once a training."""
-    part = Part("moving", "Moving a network", ("net", "numbers", "to the GPU, ms", "back, ms"))
+    part = BenchmarkPart("moving", "Moving a network", ("net", "numbers", "to the GPU, ms", "back, ms"))
     for name, case in CASES.items():
         if name not in networks:
             part.left_out[case.title] = "it was not trained"

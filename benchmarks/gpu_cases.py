@@ -32,8 +32,8 @@ DEFENSE = {"scale": 1e-3}
 """Of ``laplace``, whose noise is drawn on the device: trainings of a search have a defense."""
 
 
-class ImageOptions(Strict):
-    """How large the images are, and how many."""
+class MadeUpImageOptions(Strict):
+    """Size and number of the images."""
 
     rows: int = Field(256, ge=32, description="training rows")
     side: int = Field(32, ge=8, description="pixels a side, of which each party holds the half")
@@ -41,8 +41,8 @@ class ImageOptions(Strict):
     classes: int = Field(10, ge=2, description="classes")
 
 
-class TextOptions(Strict):
-    """How long the texts are, and how many."""
+class MadeUpTextOptions(Strict):
+    """Length and number of the texts."""
 
     rows: int = Field(256, ge=32, description="training rows")
     tokens: int = Field(64, ge=2, description="tokens of a text, of which each party holds the half")
@@ -65,14 +65,14 @@ def assembled(name: str, halves: Sequence[Tensor], y: Tensor, model: str, option
 
 
 @dataset("made_up_images")
-class MadeUpImages(Loader[ImageOptions]):
+class MadeUpImages(Loader[MadeUpImageOptions]):
     """Noise whose mean tells the class, left and right halves."""
 
     summary = "images of noise, each class of another brightness, left and right halves"
     reference = "this benchmark"
-    Options = ImageOptions
+    Options = MadeUpImageOptions
 
-    def load(self, options: ImageOptions, root: Path) -> Dataset:
+    def load(self, options: MadeUpImageOptions, root: Path) -> Dataset:
         """Make them up; the data root is not needed."""
         count = options.rows + TEST_ROWS
         y = torch.arange(count) % options.classes
@@ -84,14 +84,14 @@ class MadeUpImages(Loader[ImageOptions]):
 
 
 @dataset("made_up_texts")
-class MadeUpTexts(Loader[TextOptions]):
+class MadeUpTexts(Loader[MadeUpTextOptions]):
     """Random tokens, those of one class from the lower half of the vocabulary."""
 
     summary = "texts of random tokens, two classes of different vocabularies, first and second halves"
     reference = "this benchmark"
-    Options = TextOptions
+    Options = MadeUpTextOptions
 
-    def load(self, options: TextOptions, root: Path) -> Dataset:
+    def load(self, options: MadeUpTextOptions, root: Path) -> Dataset:
         """Make them up; the data root is not needed."""
         count, half = options.rows + TEST_ROWS, options.vocabulary // 2
         y = torch.arange(count) % 2
@@ -100,7 +100,7 @@ class MadeUpTexts(Loader[TextOptions]):
 
 
 @dataclass(frozen=True)
-class Case:
+class NetCase:
     """A net and the rows that it is trained on.
 
     Attributes:
@@ -121,27 +121,27 @@ class Case:
 
 
 # From cheap to dear: what one leaves of its time, the next ones have.
-CASES: dict[str, Case] = {
-    "mlp": Case(
+CASES: dict[str, NetCase] = {
+    "mlp": NetCase(
         "MLP, 20 columns",
         {"name": MadeUp.name},
         {"name": "mlp", "bottom_hidden": [32, 32], "embedding_dim": 10, "top_hidden": [32]},
         {"full": (10_000, 256, 4), "small": (2_000, 256, 2), "quick": (256, 128, 1)},
         trials=24,
     ),
-    "lenet": Case(
+    "lenet": NetCase(
         "LeNet, 28x28",
         {"name": "made_up_images", "side": 28, "channels": 1},
         {"name": "lenet"},
         {"full": (4_096, 128, 4), "small": (1_024, 128, 2), "quick": (64, 32, 1)},
     ),
-    "bert": Case(
+    "bert": NetCase(
         "BERT-tiny, 64 tokens",
         {"name": "made_up_texts"},
         {"name": "bert", "hidden": 128, "layers": 2, "heads": 2},
         {"full": (2_048, 64, 2), "small": (256, 64, 1), "quick": (32, 32, 1)},
     ),
-    "resnet18": Case(
+    "resnet18": NetCase(
         "ResNet-18, 3x32x32",
         {"name": "made_up_images"},
         {"name": "resnet18"},
@@ -152,7 +152,7 @@ ATTACKED = replace(CASES["lenet"], dataset={**CASES["lenet"].dataset, "classes":
 """What is attacked: with two classes, for which there are more attacks than for ten."""
 
 
-class Trained:
+class OpenedCase:
     """A case opened for trainings.
 
     Args:
@@ -164,7 +164,7 @@ class Trained:
         steps: of a training.
     """
 
-    def __init__(self, case: Case, size: SizeName) -> None:
+    def __init__(self, case: NetCase, size: SizeName) -> None:
         rows, batch, epochs = case.sizes[size]
         raw = {
             "study": "gpu",

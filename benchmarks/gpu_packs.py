@@ -19,8 +19,8 @@ from typing import IO, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.gpu_cases import CASES, SizeName, Trained
-from benchmarks.gpu_parts import GPU, Cell, Part, Until, mib, said
+from benchmarks.gpu_cases import CASES, OpenedCase, SizeName
+from benchmarks.gpu_parts import GPU, BenchmarkPart, Cell, Until, mib, said
 from tune_vfl.evaluation.packs import trials_that_fit
 from tune_vfl.machine.runtime import peak_memory, prepare_process
 
@@ -55,7 +55,7 @@ def held_bytes(value: object, seen: set[int] | None = None) -> int:
 def work(name: str, size: SizeName, device: str, seconds: float) -> None:
     """Be one of the processes: train once, say what memory that took, and train again when a line comes."""
     prepare_process()
-    trained = Trained(CASES[name], size)
+    trained = OpenedCase(CASES[name], size)
     before = peak_memory()
     run = trained.train(device)
     report: dict[str, Any] = {
@@ -83,8 +83,8 @@ def tell(report: dict[str, Any]) -> None:
     print(json.dumps(report), flush=True)
 
 
-class Together(NamedTuple):
-    """What several processes at once reported, and the bytes in use on the card meanwhile, beyond those before."""
+class PacksAtOnce(NamedTuple):
+    """Reports of several processes at once, and the bytes in use on the card meanwhile, beyond those before."""
 
     reports: list[dict[str, Any]]
     by_driver: float | None
@@ -140,7 +140,7 @@ class Child:
                     pipe.close()
 
 
-def together(count: int, name: str, size: SizeName, device: str) -> Together:
+def together(count: int, name: str, size: SizeName, device: str) -> PacksAtOnce:
     """Train a case in several processes at once, after each has trained once.
 
     Raises:
@@ -158,7 +158,7 @@ def together(count: int, name: str, size: SizeName, device: str) -> Together:
             child.go()
         reports = [child.heard() for child in children]
         meanwhile = in_use_by_driver(), in_use_by_smi()
-    return Together(reports, *map(_beyond, before, meanwhile))
+    return PacksAtOnce(reports, *map(_beyond, before, meanwhile))
 
 
 def _beyond(before: float | None, meanwhile: float | None) -> float | None:
@@ -186,17 +186,17 @@ def in_use_by_smi() -> float | None:
     return None
 
 
-def packs_at_once(size: SizeName, device: str, until: Until) -> tuple[Part, Part]:
+def packs_at_once(size: SizeName, device: str, until: Until) -> tuple[BenchmarkPart, BenchmarkPart]:
     """Train one pack, then four at once, of each case; return the table of their speed and that of their memory."""
     count = 2 if size == "quick" else 4
     where = "one card" if device == GPU else "the CPU"
-    speed = Part(
+    speed = BenchmarkPart(
         "at_once",
         f"{count} packs at once on {where}, each in a process of its own",
         ("net", "one, trainings a minute", f"{count}, trainings a minute", "faster"),
     )
     card = (f"card, 1 and {count} packs", f"by nvidia-smi, 1 and {count}")
-    memory = Part(
+    memory = BenchmarkPart(
         "memory",
         "Memory of a pack, MiB",
         (
@@ -227,7 +227,7 @@ def packs_at_once(size: SizeName, device: str, until: Until) -> tuple[Part, Part
     return speed, memory
 
 
-def _memory_row(title: str, one: Together, all_: Together | None) -> tuple[Cell, ...]:
+def _memory_row(title: str, one: PacksAtOnce, all_: PacksAtOnce | None) -> tuple[Cell, ...]:
     report = one.reports[0]
     most = both(report["allocated"], report["reserved"])
     driver, smi = both(one.by_driver, all_ and all_.by_driver), both(one.by_smi, all_ and all_.by_smi)

@@ -18,7 +18,7 @@ NAMES = {GPU: "the GPU", CPU: "the CPU"}
 
 
 @dataclass
-class Part:
+class BenchmarkPart:
     """One part's table.
 
     Attributes:

@@ -209,6 +209,16 @@ class Outcome(BaseModel):
             raise ValueError(f"outcome {self.outcome!r} has no objectives")
         return self.utility.mean, self.leakage
 
+    def objectives_against(self, attack: str | None) -> tuple[float, float]:
+        """Return :attr:`objectives`, where an attack is named with its advantage for the leakage.
+
+        Raises:
+            ValueError: unless the outcome is ``ok``.
+            KeyError: when the setting did not meet the attack.
+        """
+        utility, leakage = self.objectives
+        return utility, leakage if attack is None else self.attacks[attack].advantage
+
     @property
     def strongest(self) -> str:
         """The attack of the largest mean advantage; empty without attacks."""

@@ -12,21 +12,21 @@ import torch
 from benchmarks import gpu, gpu_attacks
 from benchmarks.gpu import main
 from benchmarks.gpu_attacks import attacked, moved, success_of, view_on
-from benchmarks.gpu_cases import ATTACKED, CASES, Trained
+from benchmarks.gpu_cases import ATTACKED, CASES, OpenedCase
 from benchmarks.gpu_packs import held_bytes, together
-from benchmarks.gpu_parts import Part, Until
+from benchmarks.gpu_parts import BenchmarkPart, Until
 from tune_vfl.evaluation.run import Run
 
 TITLES = [case.title for case in CASES.values()]
 
 
 @pytest.fixture(scope="module")
-def trained() -> Trained:
-    return Trained(ATTACKED, "quick")
+def trained() -> OpenedCase:
+    return OpenedCase(ATTACKED, "quick")
 
 
 @pytest.fixture(scope="module")
-def run(trained: Trained) -> Run:
+def run(trained: OpenedCase) -> Run:
     return trained.train("cpu")
 
 
@@ -84,7 +84,7 @@ def test_without_time_every_part_says_so_and_it_ends(capsys: pytest.CaptureFixtu
     assert "Left out: LeNet, 28x28, 2 packs: one by itself did not end." in told
 
 
-def test_what_an_attack_holds_is_moved_as_a_whole(trained: Trained, run: Run) -> None:
+def test_what_an_attack_holds_is_moved_as_a_whole(trained: OpenedCase, run: Run) -> None:
     for attack in trained.task.watching:
         there = view_on(attack, run, "meta")
         assert tensors(there.held)
@@ -93,14 +93,14 @@ def test_what_an_attack_holds_is_moved_as_a_whole(trained: Trained, run: Run) ->
             assert all(p.device.type == "meta" for p in there.bottom().parameters())
 
 
-def test_an_attack_on_what_was_moved_answers_as_on_what_was_not(trained: Trained, run: Run) -> None:
+def test_an_attack_on_what_was_moved_answers_as_on_what_was_not(trained: OpenedCase, run: Run) -> None:
     for attack in trained.task.watching:
         answers = attack.run(view_on(attack, run, "cpu"))
         assert success_of(attack, moved(answers, "cpu"), run) == pytest.approx(attacked(attack, run, "cpu")[2])
 
 
 def test_what_fails_or_takes_too_long_is_left_out_with_the_reason() -> None:
-    part = Part("part", "Part", ("net", "s"))
+    part = BenchmarkPart("part", "Part", ("net", "s"))
     assert part.attempt("slow", 1.0, lambda: time.sleep(20)) is None
     assert part.attempt("broken", 5.0, lambda: 1 / 0) is None
     assert part.attempt("late", Until.after(-1).left, lambda: 1) is None
@@ -124,8 +124,8 @@ def test_a_storage_counts_once() -> None:
 
 def test_a_net_that_takes_one_trial_trains_one() -> None:
     case = CASES["lenet"]
-    assert Trained(replace(case, trials=24), "quick").members == 1
-    assert Trained(CASES["mlp"], "quick").members == 6
+    assert OpenedCase(replace(case, trials=24), "quick").members == 1
+    assert OpenedCase(CASES["mlp"], "quick").members == 6
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -112,10 +112,16 @@ def _condition(part: str, whole: str) -> Condition:
         raise UsageError(f"--select {whole!r}: {_EXPECTED}") from None
 
 
-def front_of(record: StudyRecord) -> list[TrialRecord]:
-    """Return the trials on a study's front, by number; equal points all stay."""
-    points = [t.outcome.objectives for t in record.ok]
-    return [t for t, on in zip(record.ok, pareto.front(points).tolist(), strict=True) if on]
+def front_of(record: StudyRecord, attack: str | None = None) -> list[TrialRecord]:
+    """Return the trials on a study's front, by number; equal points all stay.
+
+    Args:
+        record: the study.
+        attack: the front is that against this attack alone, of the trials that met it.
+    """
+    met = [t for t in record.ok if attack is None or attack in t.outcome.attacks]
+    on_front = pareto.front([t.outcome.objectives_against(attack) for t in met]).tolist()
+    return [t for t, on in zip(met, on_front, strict=True) if on]
 
 
 def trial_of(record: StudyRecord, selection: Selection) -> TrialRecord:

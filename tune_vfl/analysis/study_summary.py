@@ -6,10 +6,10 @@ from typing import Any
 
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.reliability import Reliability, reliability_of
+from tune_vfl.analysis.selection import front_of
 from tune_vfl.errors import SelectionError
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import named_uri
-from tune_vfl.metrics import pareto
 from tune_vfl.metrics.published import published
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 
@@ -45,8 +45,8 @@ def study_frontier(record: StudyRecord, attack: str | None = None) -> list[dict[
     Returns:
         A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
         seeds and 90% intervals, ``leakage_worst_seed``, ``gain_kept`` (the share of what the federation adds to the
-        label party's own model; null where it adds nothing), ``attacks``, the success of each by name, and
-        ``published``, the papers' scalars by attack.
+        label party's own model; null where it adds nothing), ``attacks``, the success of each by name,
+        ``not_needed``, the reason for each that was left out, and ``published``, the papers' scalars by attack.
 
     Raises:
         SelectionError: when the study has no such attack.
@@ -58,21 +58,19 @@ def _front(record: StudyRecord, reliability: Reliability, attack: str | None = N
     known = [a.name for a in record.cell.attacks]
     if attack is not None and attack not in known:
         raise SelectionError(f"study {record.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
-    met = [t for t in record.ok if attack is None or attack in t.outcome.attacks]
-    on_front = pareto.front([(t.outcome.objectives[0], _leakage(t, attack)) for t in met]).tolist()
-    points = [_point(record, t, reliability, attack) for t, on in zip(met, on_front, strict=True) if on]
+    points = [_point(record, t, reliability, attack) for t in front_of(record, attack)]
     return sorted(points, key=lambda p: (-p["utility"], p["number"]))
 
 
 def _point(record: StudyRecord, trial: TrialRecord, reliability: Reliability, attack: str | None) -> dict[str, Any]:
-    outcome, utility = trial.outcome, trial.outcome.objectives[0]
+    outcome, (utility, leakage) = trial.outcome, trial.outcome.objectives_against(attack)
     sure, again, alone = reliability.trials.get(trial.number), record.confirmed.get(trial.number), reliability.alone
     spread = outcome.leakage_std if attack is None else outcome.attacks[attack].advantage_std
     return {
         "number": trial.number,
         "params": trial.params,
         "utility": utility,
-        "leakage": _leakage(trial, attack),
+        "leakage": leakage,
         "utility_std": outcome.utility.std if outcome.utility else 0.0,
         "leakage_std": spread or 0.0,
         **({} if sure is None else sure.numbers()),
@@ -84,10 +82,6 @@ def _point(record: StudyRecord, trial: TrialRecord, reliability: Reliability, at
         "confirmed": again is not None,
         **({} if again is None else {"confirmation": again.numbers()}),
     }
-
-
-def _leakage(trial: TrialRecord, attack: str | None) -> float:
-    return trial.outcome.objectives[1] if attack is None else trial.outcome.attacks[attack].advantage
 
 
 def _baseline(record: StudyRecord, reliability: Reliability) -> dict[str, Any] | None:

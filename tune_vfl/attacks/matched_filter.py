@@ -12,26 +12,26 @@ from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, 
 from tune_vfl.attacks.parts.behind_parts import behind_parts
 from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
-from tune_vfl.attacks.parts.ledger import Ledger
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
 from tune_vfl.attacks.parts.templates import Templates
 from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
+from tune_vfl.attacks.parts.unsent_sums import UnsentSums
 from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
 
-STILL = 0.002
-"""Share of the labels that move in a round, under which a member's rounds end."""
-TAUGHT = 3
-"""Rounds in which a regression on own columns and mean gradients is fitted to the labels that were found."""
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tune_vfl.protocol.view import View
     from tune_vfl.protocol.visits import Visits
+
+STILL = 0.002
+"""Share of the labels that move in a round, under which a member's rounds end."""
+TAUGHT = 3
+"""Rounds in which a regression on own columns and mean gradients is fitted to the labels that were found."""
 
 
 class MatchedFilterParams(Strict):
@@ -107,14 +107,14 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
             ledger = None
             if mechanism.unsent and visits.times == tuple(range(len(visits.times))):
-                ledger = Ledger(visits, rows, view.num_classes)
+                ledger = UnsentSums(visits, rows, view.num_classes)
             found = self._fitted(templates, ledger, own, own.beside(*_spans(received)), trust)
         return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
 
     def _fitted(
         self,
         templates: Templates,
-        ledger: Ledger | None,
+        ledger: UnsentSums | None,
         own: ColumnRegression,
         with_means: ColumnRegression,
         trust: Trust,

@@ -187,9 +187,11 @@ def front_table(front: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] 
 
 def _successes(point: Mapping[str, Any]) -> dict[str, str]:
     """Return each attack's success as text, or that it was not needed."""
+    from tune_vfl.analysis.formatting import NOT_NEEDED
+
     found = {name: success(attack) for name, attack in (point.get("attacks") or {}).items()}
     known = {name: "-" if value is None else f"{value:.3f}" for name, value in found.items()}
-    return known | dict.fromkeys(point.get("not_needed") or {}, "not needed")
+    return known | dict.fromkeys(point.get("not_needed") or {}, NOT_NEEDED)
 
 
 def emit_summary(summary: Mapping[str, Any]) -> None:

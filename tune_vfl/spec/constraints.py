@@ -29,7 +29,7 @@ def _known(constraints: dict[str, float]) -> dict[str, float]:
     return constraints
 
 
-_MOST = {"utility": (0.0, 1.0), "leakage": (0.0, 1.0), "utility_loss": (-1.0, 1.0), "cost": (0.0, math.inf)}
+_RANGES = {"utility": (0.0, 1.0), "leakage": (0.0, 1.0), "utility_loss": (-1.0, 1.0), "cost": (0.0, math.inf)}
 
 
 def impossible(constraints: Mapping[str, float]) -> Iterator[str]:
@@ -38,7 +38,7 @@ def impossible(constraints: Mapping[str, float]) -> Iterator[str]:
     A spec is asked before its first search, not where it is read: a study that was searched stays one.
     """
     for name, bound in constraints.items():
-        low, high = _MOST.get(name, (0.0, 1.0))
+        low, high = _RANGES.get(name, (0.0, 1.0))
         if low <= bound <= high:
             continue
         percent = f"; {bound:g}% is {bound / 100:g}" if high == 1 and 1 < bound <= 100 else ""

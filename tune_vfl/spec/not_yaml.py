@@ -1,4 +1,4 @@
-"""What is wrong with a text that is no YAML, in words of its author: the line, and how to mend it."""
+"""Sentences on a text that is no YAML, in words of its author: the line, and how to mend it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Templates:
 
     def __init__(self, visits: VisitsByStep, num_classes: int) -> None:
         self._visits, self._classes = visits, num_classes
-        self._hats = hats(visits.times, _knots(visits.times))
+        self._hats = hats(visits.times, knots_of(visits.times))
         self._products = visits.columns.mT @ visits.columns  # (T, S, F, w, w)
         whole, p = self._products.sum(2), visits.explaining
         self._rows = whole[..., 0, 0].clamp(min=1)
@@ -100,10 +100,8 @@ class Templates:
         right = (one @ system.cross.flatten(2)).view(members, knots, folds, size, -1)
         right = right.transpose(1, 2).flatten(2, 3).double()
         typical = torch.einsum("tsfk,ts->tf", system.counts, weight).double() / self._classes / knots
-        steps = torch.eye(knots, dtype=torch.float64).diff(dim=0)
-        smooth = SMOOTH * torch.kron(steps.mT @ steps, torch.eye(size, dtype=torch.float64))
         ridge = torch.tensor([RIDGE_OF_REST] * p + [RIDGE] * self._classes, dtype=torch.float64).repeat(knots)
-        penalty = (typical.clamp(min=1e-30))[..., None, None] * (smooth + ridge.diag())
+        penalty = (typical.clamp(min=1e-30))[..., None, None] * (SMOOTH * roughness(knots, size) + ridge.diag())
         fitted = torch.linalg.solve(matrix + penalty, right).float().view(members, folds, knots, size, -1)
         return torch.einsum("sa,tfaid->tsfid", self._hats, fitted)
 
@@ -170,9 +168,16 @@ class _System(NamedTuple):
         return self.squares + fitted.mT @ (self.matrix @ fitted - 2 * self.cross)
 
 
-def _knots(times: Tensor) -> Tensor:
+def knots_of(times: Tensor, among: Sequence[float] = KNOTS) -> Tensor:
+    """Return those of some knots that come well before the end of a training with steps at these times, and its end."""
     end = float(times.max()) + float(times.diff()[-1:].sum())
-    return torch.tensor([0.0, *(k for k in KNOTS[1:] if k < 0.9 * end), max(end, 1e-3)])
+    return torch.tensor([0.0, *(k for k in among[1:] if k < 0.9 * end), max(end, 1e-3)])
+
+
+def roughness(knots: int, size: int) -> Tensor:
+    """Return the matrix of the squared differences between neighboring knots, of ``size`` numbers at each."""
+    steps = torch.eye(knots, dtype=torch.float64).diff(dim=0)
+    return torch.kron(steps.mT @ steps, torch.eye(size, dtype=torch.float64))
 
 
 def hats(times: Tensor, knots: Tensor | Sequence[float]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, whatever its name: packed text is opened, a format that is not read is named."""
+"""Formats of files by their first bytes, whatever the name: packed text is opened, others are named."""
 
 from __future__ import annotations
 

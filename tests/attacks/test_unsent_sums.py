@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.attacks.test_matched_filter import VARIANTS
 from tests.helpers.visits import FILTER, WIDTH, packed, success, visits_of, world
-from tune_vfl.attacks.parts.ledger import _below
+from tune_vfl.attacks.parts.unsent_sums import _below
 from tune_vfl.defenses.sparsification import Sparsification, SparsificationParams
 from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.visits import Visits

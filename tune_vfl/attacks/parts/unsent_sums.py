@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from tune_vfl.attacks.parts.columns import principal, scaled, standardized
+from tune_vfl.attacks.parts.columns import principal, scaled, standardized, taken
 from tune_vfl.attacks.parts.folded_rows import FOLDS, others
-from tune_vfl.attacks.parts.templates import hats
+from tune_vfl.attacks.parts.templates import hats, knots_of, roughness
 
 if TYPE_CHECKING:
     from tune_vfl.protocol.visits import Visits
@@ -32,7 +32,7 @@ _FLAT = 1e-8
 _UNLIKELY = 1e-5
 
 
-class Ledger:
+class UnsentSums:
     """Maps class probabilities of rows to the evidence of sums of gradients that were sent, or known to be small.
 
     The gradient of a visit is taken to be a template of its class plus a linear function of the embedding, both moving
@@ -70,8 +70,7 @@ class Ledger:
         self._sums, self._limit = torch.cat(sums, -1), torch.cat([_limits(part) for part in sums], -1)
         self._shown = self._sums != 0
         times = (torch.arange(epochs).unsqueeze(-1) + torch.arange(steps) / steps).flatten()
-        knots = [knot for knot in KNOTS if knot < 0.9 * epochs]
-        self._hats = hats(times, [*knots, float(epochs)]).view(*shape[1:3], -1)
+        self._hats = hats(times, knots_of(times, KNOTS)).view(*shape[1:3], -1)
         self._noise = torch.full(shape[:3], _NOISE)
         self._drift, self._spread = torch.zeros_like(self._sums), torch.zeros_like(self._sums)
 
@@ -101,8 +100,7 @@ class Ledger:
     def _gathered(self, shares: Tensor) -> Tensor:
         """Return the class probabilities of the rows of visits, ``(T, C, L, B, K)``."""
         whole = torch.cat([shares, shares.mean(1, keepdim=True)], 1)
-        at = self._rows.flatten(1).unsqueeze(-1).expand(-1, -1, self._classes)
-        return whole.gather(1, at).view(*self._rows.shape, self._classes)
+        return taken(whole, self._rows.flatten(1)).view(*self._rows.shape, self._classes)
 
     def _messages(self) -> _Messages:
         """Return what the sums say of gradients and of each other, and measure the noise by it."""
@@ -176,9 +174,7 @@ class Ledger:
         # What all classes share says nothing: of a sum of many gradients it would be most of a template's weight.
         own = of_knots.diagonal(dim1=3, dim2=4).mean((-1, -2))
         typical = ((own - of_knots.mean((3, 4, 5))) * classes / (classes - 1)).clamp(min=1e-9)[..., None, None]
-        steps = torch.eye(knots, dtype=torch.float64).diff(dim=0)
-        smooth = SMOOTH * torch.kron(steps.mT @ steps, torch.eye(p, dtype=torch.float64))
-        penalty = typical * (smooth + RIDGE * torch.eye(knots * p, dtype=torch.float64))
+        penalty = typical * (SMOOTH * roughness(knots, p) + RIDGE * torch.eye(knots * p, dtype=torch.float64))
         fitted = torch.linalg.solve(matrix + penalty, right).float().view(*size[:3], knots, p)
         return torch.einsum("clq,tfdqp->tfcldp", self._hats, fitted)
 
