@@ -18,12 +18,12 @@ from torch.nn.functional import one_hot
 from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, ranked, standardized
 
 LANDMARKS = 300
-"""Rows, evenly spread over the order of the split, to which rows are compared."""
+"""Rows, evenly spread over the order of the split, to which rows are compared; of few rows every third one."""
 RIDGES = tuple(10 ** (-4 + step / 2) for step in range(12))
 """Ridges, in units of a row's mean square, of which leave-one-out errors choose one."""
 SHARPNESS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """Factors that turn least-squares scores into logits, of which the likeliest is taken."""
-_LEAST, _OUTSIDE = 1e-6, 1e-3
+_LEAST, _OUTSIDE, _PRECISION = 1e-6, 1e-3, 1e-6
 
 
 class ColumnRegression:
@@ -105,10 +105,9 @@ class _Kernel:
 
     @cached_property
     def _whole(self) -> _Spectrum:
-        values, axes = torch.linalg.eigh((self.features.mT @ self.features).double())
-        values = values.clamp(min=1e-8 * values.amax(-1, keepdim=True).clamp(min=1e-30))
-        main = self.features @ (axes * values.rsqrt().unsqueeze(-2)).float()
-        return _Spectrum(main, values.float(), self.unit)
+        values, axes = torch.linalg.eigh(self.features.mT @ self.features)
+        values = values.clamp(min=_PRECISION * values.amax(-1, keepdim=True).clamp(min=1e-30))
+        return _Spectrum(self.features @ (axes * values.rsqrt().unsqueeze(-2)), values, self.unit)
 
     def left_out(self, shares: Tensor) -> Fitted:
         scores, errors, _ = self._whole.left_out(shares)
@@ -152,14 +151,15 @@ class _Spectrum:
         """
         at = evenly(target.shape[-2], LANDMARKS)  # errors of so many rows say which ridge is best
         mean = target.mean(-2, keepdim=True)
-        along = self.main.mT @ (target - mean)
+        along = _few(self.main.mT, target - mean)
         wanted, own = target[:, at].unsqueeze(-2), self._own[:, at].unsqueeze(-1)
         by_ridge = self.main[:, at] @ (self._kept.unsqueeze(-1) * along.unsqueeze(-2)).flatten(-2)
         fits = by_ridge.view(*own.shape[:-1], -1) + mean.unsqueeze(-2)  # (T, n, R, K)
         errors = ((fits - own * wanted) / (1 - own).clamp(min=_OUTSIDE) - wanted).square().mean((-3, -1))
         least, best = errors.nan_to_num(torch.inf).min(-1)
         kept, own = (x[torch.arange(len(best)), :, best].unsqueeze(-1) for x in (self._kept, self._own))
-        return (self.main @ (kept * along) + mean - own * target) / (1 - own).clamp(min=_OUTSIDE), least, kept
+        fit = _few(self.main, kept * along) + mean
+        return (fit - own * target) / (1 - own).clamp(min=_OUTSIDE), least, kept
 
 
 def _least(fits: Sequence[Fitted]) -> Tensor:
@@ -169,9 +169,15 @@ def _least(fits: Sequence[Fitted]) -> Tensor:
     return least
 
 
+def _few(many: Tensor, columns: Tensor) -> Tensor:
+    """Return the product of ``(T, n, m)`` and few columns ``(T, m, K)``, for which the usual order is slow."""
+    return (columns.mT.contiguous() @ many.mT).mT
+
+
 def _gaussian(columns: Tensor) -> Tensor:
     """Return columns ``(T, N, m)`` whose products are a Gaussian kernel, as well as landmarks can say it."""
-    at = evenly(columns.shape[-2], LANDMARKS)
+    rows = columns.shape[-2]
+    at = evenly(rows, max(1, min(LANDMARKS, rows // 3)))
     distances = torch.cdist(columns, columns[:, at]).square()
     width = distances[:, at].flatten(1).median(-1).values.clamp(min=1e-30)
     kernel = (-distances / width[:, None, None]).exp()
