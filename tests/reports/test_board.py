@@ -33,6 +33,7 @@ def again(command: str) -> dict[str, object]:
     """Return the raw spec that a command's search reads."""
     words = shlex.split(command)
     assert words[:2] == ["tune-vfl", "search"]
+    assert not Path(words[2]).is_absolute()
     assert words[3::2] == ["--set"] * len(words[3::2])
     return apply_settings(read_yaml(ROOT / words[2]), words[4::2])
 
@@ -136,6 +137,7 @@ def test_a_study_of_the_ledger_becomes_an_entry(mine: Path, tmp_path: Path, run:
     (file,) = json.loads(out)["entries"]
     made, known = Entry.read(Path(file)), Entry.read(SOME)
     assert (made.packed, made.paper_attacks) == (known.packed, known.paper_attacks)
+    assert made.command == known.command, "whose paths do not name a folder of this machine"
     written = write(mine, tmp_path / "docs")
     assert {path.name for path in written} == {"board.md", "board.csv", "board-page.html", "board-breast_cancer.svg"}
     shown = (tmp_path / "docs" / "board-page.html").read_text(encoding="utf-8")

@@ -33,7 +33,7 @@ def add(name: str, board: Path, storage: str | None = None) -> list[Path]:
 
     Args:
         name: of the study or the campaign.
-        board: the folder with the conditions.
+        board: the folder with the conditions. An entry's command is for the folder above it, wherever that lies.
         storage: the ledger's database; None is the one that the environment names.
 
     Returns:
@@ -53,7 +53,7 @@ def add(name: str, board: Path, storage: str | None = None) -> list[Path]:
         packed = pack(study.name, storage)
         under = conditions_of(packed, conditions)
         entries[board / under.stem / f"{study.cell.defense}.json"] = Entry.of(
-            packed, under, DEFENSES[study.cell.defense].paper_attacks
+            packed, Path(board.name, under.name), DEFENSES[study.cell.defense].paper_attacks
         )
     for path, entry in entries.items():
         with written_whole(path) as draft:
