@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.cells import cells
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.evaluation import measuring
-from tune_vfl.evaluation.drifting import DRIFTED, drifted
+from tune_vfl.evaluation.drifting import drifted
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.measuring import (
     add_acted,
@@ -174,7 +174,7 @@ def test_a_party_s_floors_are_what_its_attacks_reach_on_untrained_and_on_moved_m
     assert {way: of for way, of in found.floors[""].items() if way in untouched} == untouched
     moved = {f"{name} on a model moved by noise" for name in ("pmc", *COMPLETION)}  # nobody else watches bottom models
     assert set(found.floors[""]) - set(untouched) == moved | {"own columns"}
-    runs = [drifted(task, Pack(SEEDS, 1), task.watching, start) for start in range(DRIFTED)]
+    runs = [drifted(task, Pack(SEEDS, 1), task.watching, start) for start in range(task.attacks[1].starts // 2)]
     pmc = [
         score_attack(task.attacks[1], run, [n % 2])["attack", "pmc", "logreg", "success"] for n, run in enumerate(runs)
     ]

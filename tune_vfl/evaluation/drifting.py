@@ -42,10 +42,6 @@ class NoiseAlone(Defense[Strict]):
         return self.streams[f"cut/{party}"].normal(*grad.shape[-2:]) * self._sizes[party]
 
 
-DRIFTED = 3
-"""Drifted models a seed: their successes differ less than those of untrained ones, of which there are five."""
-
-
 def drifted(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]], start: int = 0, *, device: str = "cpu") -> Run:
     """Return a pack whose bottom models were trained on noise for gradients, with what the attacks keep of that.
 

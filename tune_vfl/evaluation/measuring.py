@@ -16,7 +16,7 @@ from torch import Tensor
 from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import DataError
 from tune_vfl.evaluation.columns_alone import ColumnsAlone
-from tune_vfl.evaluation.drifting import DRIFTED, drifted
+from tune_vfl.evaluation.drifting import drifted
 from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.permuting import on_permuted_labels
@@ -183,8 +183,8 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
     ``starts``, each with one of the draws over which the attack is scored. An attack that reads the label party's own
     columns is measured without what was sent: no model takes part, so once.
 
-    Floors: R_lower of the attacks on labels; the same of models that noise has moved, at most :data:`DRIFTED` a seed;
-    and a model of the party's own columns, whether or not an attack has one.
+    Floors: R_lower of the attacks on labels; the same of models that noise has moved, half as many, since they
+    differ less; and a model of the party's own columns, whether or not an attack has one.
 
     Args:
         task: to measure.
@@ -211,7 +211,7 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
         # Fewer rows than labels: no attack of the study knows any, or it would be refused.
         with suppress(DataError):
             _add(floors, alone, task, _without_messages(task, {alone: alone.draws}, untrained))
-    watching = {attack: min(DRIFTED, attack.starts) for attack in readers if not attack.capabilities.acts}
+    watching = {attack: max(1, attack.starts // 2) for attack in readers if not attack.capabilities.acts}
     if watching:
         moved = _without_messages(task, watching, partial(drifted, device=device))
         for attack in watching:
