@@ -42,7 +42,9 @@ def test_every_training_is_in_exactly_one_job(
         assert (job.cell.defense == "none") == (job.numbers == (UNDEFENDED,))
         for number, params in zip(job.numbers, job.params, strict=True):
             assert dict(params) == ({} if number == UNDEFENDED else record.trials[number].params)
-    assert [one.numbers for job in jobs for one in job.alone] == [(n,) for job in jobs for n in job.numbers]
+    assert [one.numbers for job in jobs for one in job.parts(job.settings, 1)] == [
+        (n,) for job in jobs for n in job.numbers
+    ]
 
 
 def test_trainings_of_other_settings_share_a_pass_and_those_of_other_models_do_not(record: StudyRecord) -> None:

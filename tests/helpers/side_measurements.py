@@ -7,7 +7,7 @@ class Asking(SideMeasurement):
     """Sends a name to its worker.
 
     Attributes:
-        answers: the worker's answers, and the causes of failures.
+        answers: the worker's answers, and the outcomes of failures.
     """
 
     seconds_allowed = None
@@ -22,8 +22,8 @@ class Asking(SideMeasurement):
     def _keep(self, answer):
         self.answers.append(answer)
 
-    def _fail(self, cause):
-        self.answers.append(cause)
+    def _fail(self, outcome):
+        self.answers.append(outcome.outcome)
 
 
 class Empty:

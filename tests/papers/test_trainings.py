@@ -83,13 +83,17 @@ def test_a_failure_of_the_machine_is_not_kept_and_a_divergence_is(tmp_path: Path
     assert [pack.seed for pack in packs(run(table_of(), tmp_path))] == [0]
 
 
-def test_a_lost_worker_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("cause", "times", "reason"),
+    [("crash", 3, "its worker process died 3 times"), ("node", 10, "the machine that it ran on went away 10 times")],
+)
+def test_a_lost_seed_is_tried_again_and_then_given_up(tmp_path: Path, cause: Any, times: int, reason: str) -> None:
     trainings = run(table_of(), tmp_path, seeds=1)
-    for _ in range(3):
+    for _ in range(times):
         (pack,) = packs(trainings)
-        pack.lose("crash")
+        pack.lose(cause)
     assert packs(trainings) == []
-    assert "died 3 times" in trainings.failed["breast_cancer: none"]
+    assert trainings.failed == {"breast_cancer: none": f"seed 0: {reason}"}
 
 
 def test_the_budget_stops_before_an_evaluation_that_would_not_fit(tmp_path: Path) -> None:

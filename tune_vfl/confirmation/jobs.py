@@ -53,10 +53,13 @@ class Job:
         """The trials as pairs of a study and a number."""
         return tuple((self.study, number) for number in self.numbers)
 
-    @property
-    def alone(self) -> list[Job]:
-        """Split into one job per trial, for a retry after a joint evaluation failed."""
-        return [replace(self, numbers=(n,), params=(p,)) for n, p in zip(self.numbers, self.params, strict=True)]
+    def parts(self, settings: Sequence[Setting], most: int) -> list[Job]:
+        """Return jobs of at most ``most`` of these settings, for a retry after a worker failed."""
+        of = {
+            number: p for number, p in zip(self.numbers, self.params, strict=True) if (self.study, number) in settings
+        }
+        cuts = [list(of)[k : k + most] for k in range(0, len(of), most)]
+        return [replace(self, numbers=tuple(cut), params=tuple(of[n] for n in cut)) for cut in cuts]
 
 
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
@@ -155,7 +158,7 @@ class Floors:
     """Reference scores of attacks by model and seed, shared by all settings of a model.
 
     Attributes:
-        known: of each model (see :func:`_model`) and seed.
+        known: of each model (see :func:`without_seeds`) and seed.
     """
 
     known: dict[tuple[str, int], References] = field(default_factory=dict)
@@ -166,7 +169,7 @@ class Floors:
         floors, records = cls(), {record.name: record for record in studies}
         own = {name: {"training": record.cell.training} for name, record in records.items()}
         settings = {(study, number) for study, number, _ in held}
-        models = {(s, n): _model(cell_of(records[s], n)[0].model_copy(update=own[s])) for s, n in settings}
+        models = {(s, n): without_seeds(cell_of(records[s], n)[0].model_copy(update=own[s])) for s, n in settings}
         for (study, number, seed), kept in held.items():
             if kept.outcome == "ok":
                 floors.known[models[study, number], seed] = kept.references
@@ -176,24 +179,24 @@ class Floors:
         """Return the floors to measure before these jobs: a cell per model, with the missing seeds."""
         seeds: dict[str, tuple[Cell, dict[int, None]]] = {}
         for job in jobs:
-            model = _model(job.of_floors)
+            model = without_seeds(job.of_floors)
             _, asked = seeds.setdefault(model, (job.of_floors, {}))
             asked.update({s: None for s in job.cell.seeds if (model, s) not in self.known})
         return [cell.model_copy(update={"seeds": tuple(sorted(asked))}) for cell, asked in seeds.values() if asked]
 
     def learn(self, cell: Cell, references: References) -> None:
         """Add a cell's measured floors."""
-        model = _model(cell)
+        model = without_seeds(cell)
         for i, seed in enumerate(cell.seeds):
             self.known[model, seed] = references.at(i)
 
     def of(self, job: Job) -> References:
         """Return the floors of a job's attacks."""
-        model = _model(job.of_floors)
+        model = without_seeds(job.of_floors)
         return References.joined([self.known[model, seed] for seed in job.cell.seeds])
 
 
-def _model(cell: Cell) -> str:
+def without_seeds(cell: Cell) -> str:
     """Return a key of a model and its attacks as no defense has touched it: the cell without defense and seeds."""
     later: dict[str, Any] = {"defense": "none", "fixed": {}, "trial_minutes": None, "seeds": ()}
     return cell.model_copy(update=later).model_dump_json()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tune_vfl.confirmation.jobs import Floors, Job, Place, cut
+from tune_vfl.confirmation.jobs import Floors, Job, Place, cut, without_seeds
 from tune_vfl.confirmation.tuning import tuned_message
-from tune_vfl.driver.study_run import HUNG
 from tune_vfl.driver.undefended import undefended
+from tune_vfl.execution.losses import Cause, Loss, Losses
 from tune_vfl.execution.pack_sizes import seconds_of
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
 from tune_vfl.outcome import MACHINE_FAILURES, TunedAttack, read_outcome
 from tune_vfl.records.confirmations import UNDEFENDED, records_of
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from tune_vfl.confirmation.kept import Kept
     from tune_vfl.execution.pack_searcher import WorkerPack
     from tune_vfl.execution.trainable_spec import TrainableSpec
-    from tune_vfl.execution.worker_failures import Cause
     from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.records.joint_confirmation import Setting
     from tune_vfl.spec.cell import Cell, References
@@ -105,8 +103,8 @@ class AttackerPack:
         self.trainings.add_attacker(self, sent[0])
 
     def lose(self, cause: Cause, /) -> None:
-        """Report that there is none."""
-        self.trainings.lose_attacker(self)
+        """Retry after a failed worker, or report that there is none."""
+        self.trainings.retry_attacker(self, cause)
 
 
 class Trainings:
@@ -145,7 +143,8 @@ class Trainings:
         self._waiting: deque[WorkerPack] = deque()
         self._running: set[WorkerPack] = set()
         self._stacks: dict[tuple[str, bool], bool] = {}
-        self._losses: Counter[Any] = Counter()
+        self._losses = Losses()
+        self._floorless: dict[str, str] = {}  # why floors could not be measured, by their cell
         self._tuning = False
         self.failed: dict[Setting, str] = {}
 
@@ -178,8 +177,9 @@ class Trainings:
     def _queue_jobs(self) -> None:
         jobs, self._jobs = self._jobs, []
         for job in jobs:
-            if self._floors.owed([job]):
-                self._fail(job.settings, "what its attacks are compared with could not be measured: workers died")
+            if owed := self._floors.owed([job]):
+                why = self._floorless[without_seeds(owed[0])]
+                self._fail(job.settings, f"what its attacks are compared with could not be measured: {why}")
             else:
                 self._waiting.append(JobPack(self, job))
 
@@ -205,12 +205,13 @@ class Trainings:
         self._floors.learn(pack.cell, answer)
 
     def retry_floors(self, pack: FloorPack, cause: Cause) -> None:
-        """Queue a floor pack again, up to the limit of lost workers; a lost machine does not count."""
+        """Queue a floor pack again, or give it up."""
         self._running.discard(pack)
-        key = pack.cell.model_dump_json()
-        self._losses[key] += cause != "node"
-        if self._losses[key] < MAX_WORKER_LOSSES:
+        outcome = self._losses.outcome(pack.cell.model_dump_json(), Loss(cause))
+        if outcome.outcome == "preempted":
             self._waiting.append(pack)
+        else:
+            self._floorless[without_seeds(pack.cell)] = outcome.reason
 
     def add_outcomes(self, pack: JobPack, answer: Sequence[Any]) -> None:
         """Store a job's outcomes, a record for each setting and seed."""
@@ -225,19 +226,19 @@ class Trainings:
                 self._kept.keep((*setting, seed), record)
 
     def retry_job(self, pack: JobPack, cause: Cause) -> None:
-        """Queue a job's settings again, one by one; a timeout alone is final, and so is the last lost worker."""
+        """Queue a job's settings again, or give them up."""
         self._running.discard(pack)
-        settings = pack.job.settings
-        if cause == "node":
-            self._waiting.append(pack)
-            return
-        if cause == "timeout" and len(settings) == 1:
-            self._fail(settings, f"{HUNG}, over trial_minutes = {pack.job.cell.trial_minutes}")
-            return
-        self._losses.update(settings)
-        spent = [s for s in settings if self._losses[s] >= MAX_WORKER_LOSSES]
-        self._fail(spent, f"its worker process died {MAX_WORKER_LOSSES} times")
-        self._waiting.extend(JobPack(self, one) for one in pack.job.alone if one.settings[0] not in spent)
+        job, loss = pack.job, Loss(cause, pack.trials, pack.job.cell.trial_minutes)
+        again = []
+        for setting in job.settings:
+            # A machine may take several jobs of a setting with it at once: each of them is counted by itself.
+            key = (setting, job.cell.seeds) if loss.counts_as == "node" else setting
+            outcome = self._losses.outcome(key, loss)
+            if outcome.outcome == "preempted":
+                again.append(setting)
+            else:
+                self._fail([setting], outcome.reason)
+        self._waiting.extend(JobPack(self, part) for part in job.parts(again, loss.together))
 
     def add_attacker(self, pack: AttackerPack, answer: dict[str, Any] | None) -> None:
         """Store a tuned attacker; None where no attack can be tuned."""
@@ -245,10 +246,14 @@ class Trainings:
         if answer is not None:
             self._kept.keep_tuned(pack.setting, TunedAttack.model_validate(answer))
 
-    def lose_attacker(self, pack: AttackerPack) -> None:
-        """Report that no attacker was tuned against a setting."""
+    def retry_attacker(self, pack: AttackerPack, cause: Cause) -> None:
+        """Queue the search for an attacker again, or report that none was found."""
         self._running.discard(pack)
-        self._say(f"{self._called(pack.setting)}: nobody was tuned against it, the worker process died")
+        outcome = self._losses.outcome(("attacker", pack.setting), Loss(cause))
+        if outcome.outcome == "preempted":
+            self._waiting.append(pack)
+        else:
+            self._say(f"{self._called(pack.setting)}: nobody was tuned against it: {outcome.reason}")
 
     def _stack(self, setting: Setting) -> bool:
         """Whether networks of a study's trials, or of its undefended model, train in one pass; cached."""

@@ -6,15 +6,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.driver.side_measurements import SideMeasurement
-from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY
 from tune_vfl.driver.undefended import undefended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tune_vfl.execution.trainable_spec import TrainableSpec
-    from tune_vfl.execution.worker_failures import Cause
     from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.outcome import Outcome
 
 
 def owed_costs(ledgers: Sequence[Ledger], work: TrainableSpec, say: Callable[[str], None]) -> list[Cost]:
@@ -48,18 +47,15 @@ class Cost(SideMeasurement):
         say: prints a message.
     """
 
-    tries = 1
-
     def __init__(self, ledger: Ledger, announce: Callable[[], None], say: Callable[[str], None]) -> None:
         super().__init__()
         self._ledger, self._announce, self._say = ledger, announce, say
-        self._wanted = False
+        self._wanted, self.trial_minutes = False, ledger.cell.trial_minutes
 
     @property
     def seconds_allowed(self) -> float | None:
         """The time limit in seconds, of two trainings; None without a limit."""
-        minutes = self._ledger.cell.trial_minutes
-        return None if minutes is None else 2 * minutes * 60
+        return None if self.trial_minutes is None else 2 * self.trial_minutes * 60
 
     @property
     def wanted(self) -> bool:
@@ -87,8 +83,8 @@ class Cost(SideMeasurement):
         else:
             self._unknown(answer["reason"])
 
-    def _fail(self, cause: Cause, /) -> None:
-        self._unknown({"memory": NO_MEMORY, "timeout": HUNG}.get(cause, DIED))
+    def _fail(self, outcome: Outcome, /) -> None:
+        self._unknown(outcome.reason)
 
     def _unknown(self, why: str) -> None:
         self._say(f"the cost of {self._ledger.cell.defense} was not measured: {why}")

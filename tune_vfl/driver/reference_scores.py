@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tune_vfl.driver.undefended import Undefended
-    from tune_vfl.execution.worker_failures import Cause
+    from tune_vfl.outcome import Outcome
 
 
 class ReferenceScores(SideMeasurement):
@@ -24,7 +24,7 @@ class ReferenceScores(SideMeasurement):
         then: called when they are measured.
 
     Raises:
-        UnreachableError: from :meth:`lose`, when its workers died again and again.
+        UnreachableError: from :meth:`lose`, when its workers failed again and again.
     """
 
     seconds_allowed: float | None = None
@@ -43,15 +43,8 @@ class ReferenceScores(SideMeasurement):
         self._model.set_references(References.model_validate(answer["references"]), (answer["guess"], 1.0))
         self._then()
 
-    def _fail(self, cause: Cause, /) -> None:
-        if cause == "memory":
-            raise UnreachableError(
-                f"{self._name!r}: the machine ran out of memory while a worker measured what attacks are compared "
-                f"with, {self.tries} times; close what else needs memory there, or give it a larger one, and start "
-                "the same command again"
-            )
+    def _fail(self, outcome: Outcome, /) -> None:
         raise UnreachableError(
-            f"{self._name!r}: the worker that measures what attacks are compared with died {self.tries} times, as it "
-            "does where the machine has no memory for it; give it more room, or run 'tune-vfl doctor', and start the "
-            "same command again"
+            f"{self._name!r}: what attacks are compared with could not be measured: {outcome.reason}; close what else "
+            "needs memory there, give each worker more room, or run 'tune-vfl doctor', and start the same command again"
         )

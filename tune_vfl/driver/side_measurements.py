@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tune_vfl.execution.losses import Cause, Loss, Losses
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.execution.worker_failures import Cause
+    from tune_vfl.outcome import Outcome
 
 
 class SideMeasurement(ABC):
@@ -16,16 +18,16 @@ class SideMeasurement(ABC):
 
     Attributes:
         trials: the number of trials in its pack.
-        tries: the number of dead workers after which it has failed.
+        trial_minutes: the time limit of a trial; None without a limit.
         over: it has an answer, or has failed.
     """
 
     trials: ClassVar[int] = 0
-    tries: ClassVar[int] = 3
+    trial_minutes: float | None = None
 
     def __init__(self) -> None:
         self.over = False
-        self._running, self._deaths = False, 0
+        self._running, self._losses = False, Losses()
 
     @property
     def wanted(self) -> bool:
@@ -48,12 +50,12 @@ class SideMeasurement(ABC):
         self._keep(answer)
 
     def lose(self, cause: Cause, /) -> None:
-        """Retry it after a failed worker, up to ``tries`` times; a lost machine does not count, a timeout is final."""
+        """Try it again after a failed worker, or store that it has failed."""
         self._running = False
-        self._deaths += cause != "node"
-        if cause == "timeout" or self._deaths >= self.tries:
+        outcome = self._losses.outcome("", Loss(cause, minutes=self.trial_minutes))
+        if outcome.outcome != "preempted":
             self.over = True
-            self._fail(cause)
+            self._fail(outcome)
 
     @property
     @abstractmethod
@@ -69,5 +71,5 @@ class SideMeasurement(ABC):
         """Store a worker's answer."""
 
     @abstractmethod
-    def _fail(self, cause: Cause, /) -> None:
-        """Store that there is no answer."""
+    def _fail(self, outcome: Outcome, /) -> None:
+        """Store why there is no answer."""

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tune_vfl.driver.proposals import Proposals
+from tune_vfl.execution.losses import Cause, Loss
 from tune_vfl.execution.pack_sizes import seconds_of, shortened
-from tune_vfl.outcome import Outcome, read_outcome
+from tune_vfl.outcome import read_outcome
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.execution.worker_failures import Cause
-    from tune_vfl.ledger.ledger import Ledger, Lost
+    from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.outcome import Outcome
     from tune_vfl.records.studies import TrialRecord
-
-DIED = "its worker process died"
-HUNG = "its worker did not come back, stuck in compiled code, and was killed"
-NODE_GONE = "the machine that it ran on went away"
-NO_MEMORY = "its worker was ended because the machine ran out of memory"
 
 
 class Observer(Protocol):
@@ -138,25 +134,17 @@ class StudyRun:
             self._store(record)
 
     def lose(self, numbers: Sequence[int], cause: Cause) -> None:
-        """Store that the worker of a pack failed: a single trial may end by it, several are retried."""
-        if cause == "timeout" and len(numbers) == 1:
-            timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
-            self._store(self._ledger.tell(numbers[0], timeout))
-        elif cause == "timeout":
-            self._lose(numbers, "worker", HUNG)
-        elif cause == "memory" and len(numbers) > 1:
-            self._limit(-(-len(numbers) // 2))
-            self._lose(numbers, "memory", NO_MEMORY)
-        elif cause == "memory":
-            self._lose(numbers, "worker", NO_MEMORY, ends_as="oom")
-        elif cause == "node":
-            self._lose(numbers, "node", NODE_GONE)
-        else:
-            self._lose(numbers, "worker", DIED)
+        """Store that the worker of a pack failed; its trials are asked again, or end.
 
-    def _lose(self, numbers: Sequence[int], lost: Lost, why: str, ends_as: Literal["error", "oom"] = "error") -> None:
+        Losses are counted in the ledger, so that those of earlier runs count too.
+        """
+        loss = Loss(cause, len(numbers), self.trial_minutes)
+        if loss.counts_as == "memory":
+            self._limit(loss.together)
         for number in numbers:
-            self._store(self._ledger.lose(number, lost, why, ends_as=ends_as))
+            outcome = loss.outcome(1 + self._ledger.losses_before(number, loss.counts_as))
+            lost = None if outcome.outcome == "timeout" else loss.counts_as
+            self._store(self._ledger.tell(number, outcome, lost))
 
     def _limit(self, most: int) -> None:
         """Limit the size of later packs."""

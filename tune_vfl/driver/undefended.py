@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.side_measurements import SideMeasurement
-from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY, Observer
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
+from tune_vfl.driver.study_run import Observer
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import MACHINE_FAILURES, Outcome, read_outcome
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tune_vfl.execution.worker_failures import Cause
 
 
 def undefended(cell: Cell) -> Cell:
@@ -36,13 +34,12 @@ class Undefended(SideMeasurement):
         observers: called after the measurement.
     """
 
-    tries = MAX_WORKER_LOSSES
-
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
         super().__init__()
         self._ledgers = ledgers
         self.observers: Sequence[Observer] = ()
         self.cell = undefended(ledgers[0].cell)
+        self.trial_minutes = self.cell.trial_minutes
         known = next((b for one in ledgers if _stands(b := one.baseline)), None)
         if known is not None:
             self.over = True
@@ -70,8 +67,7 @@ class Undefended(SideMeasurement):
     @property
     def seconds_allowed(self) -> float | None:
         """The time limit in seconds; None without a limit."""
-        minutes = self.cell.trial_minutes
-        return None if minutes is None else minutes * 60
+        return None if self.trial_minutes is None else self.trial_minutes * 60
 
     def message(self) -> dict[str, Any]:
         """Return the worker's configuration, see :mod:`trainables.base`."""
@@ -86,13 +82,8 @@ class Undefended(SideMeasurement):
     def _keep(self, answer: Any, /) -> None:
         self._tell(read_outcome(answer))
 
-    def _fail(self, cause: Cause, /) -> None:
-        if cause == "timeout":
-            self._tell(Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self.cell.trial_minutes}"))
-        elif cause == "memory":
-            self._tell(Outcome.failed("oom", f"{NO_MEMORY}, {self.tries} times"))
-        else:
-            self._tell(Outcome.failed("error", f"{DIED} {self.tries} times"))
+    def _fail(self, outcome: Outcome, /) -> None:
+        self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:
         self._give(outcome)

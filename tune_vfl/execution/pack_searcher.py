@@ -15,8 +15,7 @@ from ray.tune.search.searcher import Searcher
 from tune_vfl.errors import TuneVflError
 from tune_vfl.evaluation.code import bytes_of_code
 from tune_vfl.execution import watchdogs
-from tune_vfl.execution.worker_failures import Cause
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.execution.losses import MAX_WORKER_LOSSES, Cause
 from tune_vfl.machine.version import VERSION
 
 # The limit of lost packs in a row, without an answer between them: workers cannot run here.

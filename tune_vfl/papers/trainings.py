@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.execution.losses import Cause, Loss, Losses
 from tune_vfl.outcome import MACHINE_FAILURES, read_outcome
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tune_vfl.execution.worker_failures import Cause
     from tune_vfl.papers.owed import Owed
     from tune_vfl.papers.results import SeedResult, TableResults
 
@@ -70,7 +69,7 @@ class Trainings:
         self._owed, self._waiting = deque(one for one in owed if one.seeds), deque[SeedPack]()
         self._kept = {one.evaluation.label: one.kept for one in owed}
         self._write, self._workers, self._seconds, self.say = write, workers, seconds, say
-        self._began, self._losses = time.monotonic(), Counter[tuple[str, int]]()
+        self._began, self._losses = time.monotonic(), Losses()
         self._running: set[SeedPack] = set()
         self.results = results
         self.refused: dict[str, str] = {}
@@ -125,14 +124,13 @@ class Trainings:
         self._write(self.results)
 
     def retry(self, pack: SeedPack, cause: Cause) -> None:
-        """Queue a seed again whose worker failed; a lost machine does not count."""
+        """Queue a seed again whose worker failed, or give it up."""
         self._running.discard(pack)
-        key = pack.owed.evaluation.label, pack.seed
-        self._losses[key] += cause != "node"
-        if self._losses[key] < MAX_WORKER_LOSSES:
+        outcome = self._losses.outcome((pack.owed.evaluation.label, pack.seed), Loss(cause))
+        if outcome.outcome == "preempted":
             self._waiting.append(pack)
         else:
-            self._fail(pack, f"its worker process died {MAX_WORKER_LOSSES} times")
+            self._fail(pack, outcome.reason)
 
     def _fail(self, pack: SeedPack, reason: str) -> None:
         self.failed.setdefault(pack.owed.evaluation.label, f"seed {pack.seed}: {reason}")
