@@ -10,8 +10,8 @@ from tests.confirmation.conftest import Here
 from tests.helpers.contests import SEVERAL, in_campaign, searched
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.confirmation import confirm
-from tune_vfl.confirmation import run as running
 from tune_vfl.errors import DataError, StudyError, UsageError
+from tune_vfl.execution import runner
 from tune_vfl.execution.losses import MAX_NODE_LOSSES, MAX_WORKER_LOSSES
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
@@ -186,14 +186,14 @@ def test_a_stop_keeps_what_ran_and_says_how_much_is_owed(
 ) -> None:
     searched(scales=SCALES).close()
     stops: list[Callable[[], None]] = []
-    usual = running.answered
+    usual = runner.answered
 
     def answered(say: Any, *, stop: Any = None) -> Any:
         if stop is not None:
             stops.append(stop)
         return usual(say) if stop is None else usual(say, stop=stop)
 
-    monkeypatch.setattr(running, "answered", answered)
+    monkeypatch.setattr(runner, "answered", answered)
     ended: list[str] = []
 
     def after() -> None:

@@ -10,9 +10,10 @@ def test_it_runs_once_and_its_answer_is_stored():
     cost = Asking("cost")
     assert cost.pending
     assert not cost.over
-    cost.start()
+    job = cost.next_job()
     assert not cost.pending, "it runs"
-    cost.end(["answer"])
+    assert cost.next_job() is None
+    cost.store(job, ["answer"])
     assert cost.over
     assert not cost.pending
     assert cost.answers == ["answer"]
@@ -29,11 +30,9 @@ def test_it_runs_once_and_its_answer_is_stored():
 def test_it_is_retried_until_it_was_lost_too_often(cause, times, ends_as):
     cost = Asking("cost")
     for _ in range(times - 1):
-        cost.start()
-        cost.lose(cause)
+        cost.lose(cost.next_job(), cause)
         assert cost.pending
-    cost.start()
-    cost.lose(cause)
+    cost.lose(cost.next_job(), cause)
     assert cost.over
     assert not cost.pending
     assert cost.answers == [ends_as]
@@ -41,8 +40,7 @@ def test_it_is_retried_until_it_was_lost_too_often(cause, times, ends_as):
 
 def test_a_timeout_is_final():
     cost = Asking("cost")
-    cost.start()
-    cost.lose("timeout")
+    cost.lose(cost.next_job(), "timeout")
     assert cost.over
     assert not cost.pending
     assert cost.answers == ["timeout"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.driver.side_measurements import SideMeasurement
 from tune_vfl.driver.undefended import undefended
+from tune_vfl.execution.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,12 +51,7 @@ class Cost(SideMeasurement):
     def __init__(self, ledger: Ledger, announce: Callable[[], None], say: Callable[[str], None]) -> None:
         super().__init__()
         self._ledger, self._announce, self._say = ledger, announce, say
-        self._wanted, self.trial_minutes = False, ledger.cell.trial_minutes
-
-    @property
-    def seconds_allowed(self) -> float | None:
-        """The time limit in seconds, of two trainings; None without a limit."""
-        return None if self.trial_minutes is None else 2 * self.trial_minutes * 60
+        self._wanted = False
 
     @property
     def wanted(self) -> bool:
@@ -63,27 +59,24 @@ class Cost(SideMeasurement):
         self._wanted = self._wanted or bool(self._ledger.record().ok)
         return self._wanted
 
-    def message(self) -> dict[str, Any]:
-        """Return the worker's configuration, see :mod:`trainables.base`."""
+    def job(self) -> Job:
+        """Return its two trainings, which may take twice the time of a trial."""
         if self.wanted:
             self._announce()
         cell, params = self._ledger.cell.with_params(self._ledger.space.typical)
-        plain = undefended(cell)
-        return {
-            "asks": "cost",
-            "cell": cell.model_dump_json(),
-            "params": [params],
-            "undefended": plain.model_dump_json(),
-            "data": self._ledger.study.data,
-        }
+        minutes = None if cell.trial_minutes is None else 2 * cell.trial_minutes
+        more = {"undefended": undefended(cell).model_dump_json()}
+        return Job(cell, self._ledger.study.data, {"": params}, asks="cost", minutes=minutes, more=more)
 
-    def _keep(self, answer: Any, /) -> None:
+    def keep(self, answer: Any, /) -> None:
+        """Store the cost, or say why there is none."""
         if "cost" in answer:
             self._ledger.set_cost(answer["cost"])
         else:
             self._unknown(answer["reason"])
 
-    def _fail(self, outcome: Outcome, /) -> None:
+    def fail(self, outcome: Outcome, /) -> None:
+        """Say why there is none."""
         self._unknown(outcome.reason)
 
     def _unknown(self, why: str) -> None:

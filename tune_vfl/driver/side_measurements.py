@@ -1,33 +1,29 @@
-"""Measurements beside a search's trials, each a pack of its own."""
+"""Measurements beside a search's trials, each a job of its own."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
-from tune_vfl.execution.losses import Cause, Loss, Losses
+from tune_vfl.execution.jobs import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tune_vfl.execution.jobs import Job
     from tune_vfl.outcome import Outcome
 
 
-class SideMeasurement(ABC):
+class SideMeasurement(Queue):
     """A measurement that runs once, and again after its worker failed.
 
     Attributes:
-        trials: the number of trials in its pack.
-        trial_minutes: the time limit of a trial; None without a limit.
         over: it has an answer, or has failed.
     """
 
-    trials: ClassVar[int] = 0
-    trial_minutes: float | None = None
-
     def __init__(self) -> None:
-        self.over = False
-        self._running, self._losses = False, Losses()
+        super().__init__()
+        self.over = self._begun = False
 
     @property
     def wanted(self) -> bool:
@@ -37,39 +33,36 @@ class SideMeasurement(ABC):
     @property
     def pending(self) -> bool:
         """Whether it is neither over nor running."""
-        return not self.over and not self._running
+        return not self.over and (bool(self.waiting) or not self._begun)
 
-    def start(self) -> None:
-        """Note that it runs."""
-        self._running = True
+    def next_job(self, _job_id: str = "", /) -> Job | None:
+        """Start it; None where it is not pending."""
+        if not self.pending:
+            return None
+        if not self._begun:
+            self._begun = True
+            self.waiting.append(self.job())
+        return self.waiting.popleft()
 
-    def end(self, sent: Sequence[Any], /) -> None:
+    def store(self, _job: Job, answers: Sequence[Any], /) -> None:
         """Store its answer."""
-        (answer,) = sent
+        (answer,) = answers
         self.over = True
-        self._keep(answer)
+        self.keep(answer)
 
-    def lose(self, cause: Cause, /) -> None:
-        """Try it again after a failed worker, or store that it has failed."""
-        self._running = False
-        outcome = self._losses.outcome("", Loss(cause, minutes=self.trial_minutes))
-        if outcome.outcome != "preempted":
-            self.over = True
-            self._fail(outcome)
-
-    @property
-    @abstractmethod
-    def seconds_allowed(self) -> float | None:
-        """The time limit in seconds; None without a limit."""
+    def give_up(self, _job: Job, _key: Any, outcome: Outcome, /) -> None:
+        """Store why there is no answer."""
+        self.over = True
+        self.fail(outcome)
 
     @abstractmethod
-    def message(self) -> dict[str, Any]:
-        """Return the worker's configuration, see :mod:`trainables.base`."""
+    def job(self) -> Job:
+        """Return what a worker has to do."""
 
     @abstractmethod
-    def _keep(self, answer: Any, /) -> None:
+    def keep(self, answer: Any, /) -> None:
         """Store a worker's answer."""
 
     @abstractmethod
-    def _fail(self, outcome: Outcome, /) -> None:
-        """Store why there is no answer."""
+    def fail(self, outcome: Outcome, /) -> None:
+        """Store that there is no answer."""

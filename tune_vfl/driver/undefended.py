@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.side_measurements import SideMeasurement
 from tune_vfl.driver.study_run import Observer
+from tune_vfl.execution.jobs import Job
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import MACHINE_FAILURES, Outcome, read_outcome
 from tune_vfl.spec.cell import Cell, References
@@ -39,7 +40,6 @@ class Undefended(SideMeasurement):
         self._ledgers = ledgers
         self.observers: Sequence[Observer] = ()
         self.cell = undefended(ledgers[0].cell)
-        self.trial_minutes = self.cell.trial_minutes
         known = next((b for one in ledgers if _stands(b := one.baseline)), None)
         if known is not None:
             self.over = True
@@ -64,25 +64,17 @@ class Undefended(SideMeasurement):
             if ledger.references is None:
                 ledger.set_references_and_reference_point(references, reference_point)
 
-    @property
-    def seconds_allowed(self) -> float | None:
-        """The time limit in seconds; None without a limit."""
-        return None if self.trial_minutes is None else self.trial_minutes * 60
+    def job(self) -> Job:
+        """Return its training."""
+        more = {"references": (self.references or References()).model_dump_json()}
+        return Job(self.cell, self.first.study.data, {"": {}}, minutes=self.cell.trial_minutes, more=more)
 
-    def message(self) -> dict[str, Any]:
-        """Return the worker's configuration, see :mod:`trainables.base`."""
-        references = self.references or References()
-        return {
-            "cell": self.cell.model_dump_json(),
-            "params": [{}],
-            "references": references.model_dump_json(),
-            "data": self.first.study.data,
-        }
-
-    def _keep(self, answer: Any, /) -> None:
+    def keep(self, answer: Any, /) -> None:
+        """Store the outcome with each study."""
         self._tell(read_outcome(answer))
 
-    def _fail(self, outcome: Outcome, /) -> None:
+    def fail(self, outcome: Outcome, /) -> None:
+        """Store the failure with each study; the next run measures the model again."""
         self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:

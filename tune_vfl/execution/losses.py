@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tune_vfl.outcome import Outcome
@@ -19,6 +18,8 @@ MAX_WORKER_LOSSES = 3
 """A setting whose worker died this often is not tried again: it may be what kills the worker."""
 MAX_NODE_LOSSES = 10
 """Nor is one whose machine went away this often: it may be what takes the machine down."""
+MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
+"""Where workers fail this often without an answer between them, none can run, and the run ends."""
 
 # A pack that did not fit into memory is halved until it fits, or is a single setting.
 _MOST: Mapping[Lost, float] = {"worker": MAX_WORKER_LOSSES, "node": MAX_NODE_LOSSES, "memory": math.inf}
@@ -40,8 +41,8 @@ class Loss(NamedTuple):
     """
 
     cause: Cause
-    settings: int = 1
-    minutes: float | None = None
+    settings: int
+    minutes: float | None
 
     @property
     def counts_as(self) -> Lost:
@@ -74,15 +75,3 @@ class Loss(NamedTuple):
         if self.cause == "memory":
             return Outcome.failed("oom", f"{reason}, {times} times")
         return Outcome.failed("error", f"{reason} {times} times")
-
-
-class Losses:
-    """The losses of this run, of whatever no ledger counts."""
-
-    def __init__(self) -> None:
-        self._counted: Counter[tuple[Hashable, Lost]] = Counter()
-
-    def outcome(self, key: Hashable, loss: Loss) -> Outcome:
-        """Count a loss of ``key`` and return :meth:`Loss.outcome`."""
-        self._counted[key, loss.counts_as] += 1
-        return loss.outcome(self._counted[key, loss.counts_as])
