@@ -19,7 +19,7 @@ class Asking(SideMeasurement):
     def job(self):
         return Job(simulated_cell(simulated_spec("study")), "", {"": {}}, asks=self.name)
 
-    def keep(self, answer):
+    def learn(self, answer):
         self.answers.append(answer)
 
     def fail(self, outcome):

@@ -10,7 +10,7 @@ from tune_vfl.confirmation.table import Table
 from tune_vfl.confirmation.tuning import attacker_job, owed
 from tune_vfl.driver.undefended import undefended
 from tune_vfl.execution.jobs import Flight, Job, Queue
-from tune_vfl.outcome import MACHINE_FAILURES, Outcome, TunedAttack, read_outcome
+from tune_vfl.outcome import Outcome, TunedAttack
 from tune_vfl.records.confirmations import UNDEFENDED, records_of
 
 if TYPE_CHECKING:
@@ -111,31 +111,16 @@ class ConfirmationJobs(Queue):
     def _with_floors(self, job: Job) -> Job:
         return replace(job, more={"references": self._floors.of(job).model_dump_json()})
 
-    def store(self, job: Job, answers: Sequence[Any], /) -> None:
-        """Store the answers of a job."""
+    def keep(self, job: Job, key: Any, answer: Any, /) -> None:
+        """Store a setting's records, a model's floors, or the attacker that was tuned against a setting."""
         if job.asks == "floors":
-            self._floors.learn(job.cell, answers[0])
+            self._floors.learn(job.cell, answer)
         elif job.asks == "attacker":
-            self._store_attacker(job, answers[0])
+            if answer is not None:  # where any attack can be tuned
+                self.kept.keep_tuned(key, TunedAttack.model_validate(answer))
         else:
-            self._store_outcomes(job, answers)
-
-    def _store_attacker(self, job: Job, answer: dict[str, Any] | None) -> None:
-        """Store a tuned attacker; None where no attack can be tuned."""
-        (setting,) = job.settings
-        if answer is not None:
-            self.kept.keep_tuned(setting, TunedAttack.model_validate(answer))
-
-    def _store_outcomes(self, job: Job, answers: Sequence[Any]) -> None:
-        """Store a record for each setting and seed."""
-        references = self._floors.of(job)
-        for setting, raw in zip(job.settings, answers, strict=True):
-            outcome = read_outcome(raw)
-            if outcome.outcome in MACHINE_FAILURES:
-                self._fail(setting, outcome.reason)
-                continue
-            for seed, record in records_of(outcome, job.cell.seeds, references).items():
-                self.kept.keep((*setting, seed), record)
+            for seed, record in records_of(answer, job.cell.seeds, self._floors.of(job)).items():
+                self.kept.keep((*key, seed), record)
 
     def give_up(self, job: Job, key: Any, outcome: Outcome, /) -> None:
         """Report that a setting, or the floors of a model, were not measured, or that no attacker was tuned."""

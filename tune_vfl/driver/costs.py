@@ -68,7 +68,7 @@ class Cost(SideMeasurement):
         more = {"undefended": undefended(cell).model_dump_json()}
         return Job(cell, self._ledger.study.data, {"": params}, asks="cost", minutes=minutes, more=more)
 
-    def keep(self, answer: Any, /) -> None:
+    def learn(self, answer: Any, /) -> None:
         """Store the cost, or say why there is none."""
         if "cost" in answer:
             self._ledger.set_cost(answer["cost"])

@@ -38,7 +38,7 @@ class ReferenceScores(SideMeasurement):
         first = self._model.first
         return Job(first.cell, first.study.data, {"": {}}, asks="references")
 
-    def keep(self, answer: Any, /) -> None:
+    def learn(self, answer: Any, /) -> None:
         """Store them with each study."""
         self._model.set_references(References.model_validate(answer["references"]), (answer["guess"], 1.0))
         self._then()

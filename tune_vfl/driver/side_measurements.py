@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.execution.jobs import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tune_vfl.execution.jobs import Job
     from tune_vfl.outcome import Outcome
 
@@ -44,11 +42,10 @@ class SideMeasurement(Queue):
             self.waiting.append(self.job())
         return self.waiting.popleft()
 
-    def store(self, _job: Job, answers: Sequence[Any], /) -> None:
+    def keep(self, _job: Job, _key: Any, answer: Any, /) -> None:
         """Store its answer."""
-        (answer,) = answers
         self.over = True
-        self.keep(answer)
+        self.learn(answer)
 
     def give_up(self, _job: Job, _key: Any, outcome: Outcome, /) -> None:
         """Store why there is no answer."""
@@ -60,8 +57,8 @@ class SideMeasurement(Queue):
         """Return what a worker has to do."""
 
     @abstractmethod
-    def keep(self, answer: Any, /) -> None:
-        """Store a worker's answer."""
+    def learn(self, answer: Any, /) -> None:
+        """Store the answer."""
 
     @abstractmethod
     def fail(self, outcome: Outcome, /) -> None:

@@ -9,7 +9,7 @@ from tune_vfl.driver.side_measurements import SideMeasurement
 from tune_vfl.driver.study_run import Observer
 from tune_vfl.execution.jobs import Job
 from tune_vfl.ledger.ledger import Ledger
-from tune_vfl.outcome import MACHINE_FAILURES, Outcome, read_outcome
+from tune_vfl.outcome import MACHINE_FAILURES, Outcome
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class Undefended(SideMeasurement):
         more = {"references": (self.references or References()).model_dump_json()}
         return Job(self.cell, self.first.study.data, {"": {}}, minutes=self.cell.trial_minutes, more=more)
 
-    def keep(self, answer: Any, /) -> None:
+    def learn(self, answer: Outcome, /) -> None:
         """Store the outcome with each study."""
-        self._tell(read_outcome(answer))
+        self._tell(answer)
 
     def fail(self, outcome: Outcome, /) -> None:
         """Store the failure with each study; the next run measures the model again."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from tune_vfl.execution.losses import Cause, Loss
+from tune_vfl.outcome import MACHINE_FAILURES, Outcome, read_outcome
 
 if TYPE_CHECKING:
-    from tune_vfl.outcome import Outcome
     from tune_vfl.spec.cell import Cell
 
 Asks = Literal["outcomes", "references", "floors", "cost", "attacker"]
@@ -81,7 +81,7 @@ class Source(Protocol):
         """Return the next job; None while only the end of a running one may bring more, and at the end."""
 
     def store(self, job: Job, answers: Sequence[Any], /) -> None:
-        """Store a worker's answers, one for each setting; for another measurement a single one."""
+        """Store a worker's answers, one for each setting."""
 
     def lose(self, job: Job, cause: Cause, /) -> None:
         """Note that the worker of a job failed: its settings are tried again, or are given up."""
@@ -90,7 +90,8 @@ class Source(Protocol):
 class Queue(ABC):
     """Jobs that wait, and the losses of this run.
 
-    A source that extends it adds jobs to ``waiting``, where those to be tried again are put too.
+    A source that extends it adds jobs to ``waiting``, where those to be tried again are put too. A setting whose worker
+    was lost too often is given up; so is one whose outcome says nothing of it, such as ``oom``.
 
     Attributes:
         waiting: the jobs in their order.
@@ -118,6 +119,19 @@ class Queue(ABC):
         counted = (job.asks, key, loss.counts_as, job.cell.seeds if loss.counts_as == "node" else ())
         self._losses[counted] += 1
         return self._losses[counted]
+
+    def store(self, job: Job, answers: Sequence[Any], /) -> None:
+        """Keep what a worker sent of each setting, or give the setting up."""
+        for key, sent in zip(job.settings, answers, strict=True):
+            answer = read_outcome(sent) if job.asks == "outcomes" else sent
+            if isinstance(answer, Outcome) and answer.outcome in MACHINE_FAILURES:
+                self.give_up(job, key, answer)
+            else:
+                self.keep(job, key, answer)
+
+    @abstractmethod
+    def keep(self, job: Job, key: Any, answer: Any, /) -> None:
+        """Store what was measured of a setting: an :class:`Outcome`, or what the worker sent of another measurement."""
 
     @abstractmethod
     def give_up(self, job: Job, key: Any, outcome: Outcome, /) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tune_vfl.execution.jobs import Flight, Job, Queue
-from tune_vfl.outcome import MACHINE_FAILURES, Outcome, read_outcome
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tune_vfl.outcome import Outcome
     from tune_vfl.papers.owed import Owed
-    from tune_vfl.papers.results import SeedResult, TableResults
+    from tune_vfl.papers.results import TableResults
 
 Seed = tuple[str, int]
 """An evaluation's label and a seed of it."""
@@ -84,17 +84,11 @@ class TableJobs(Queue):
             cell = owed.cell.model_copy(update={"seeds": (seed,)})
             self.waiting.append(Job(cell, owed.kept.data, {(label, seed): {}}, more=more))
 
-    def store(self, job: Job, answers: Sequence[Any], /) -> None:
-        """Keep what a worker sent; a failure of the machine is not kept, so that the next run tries again."""
-        outcome, key = read_outcome(answers[0]), _of(job)
-        if outcome.outcome in MACHINE_FAILURES:
-            self.give_up(job, key, outcome)
-        else:
-            self._put(key, self._by_label[key[0]].result_of(outcome))
-
-    def _put(self, key: Seed, result: SeedResult) -> None:
+    def keep(self, _job: Job, key: Seed, answer: Outcome, /) -> None:
+        """Keep a seed's result; failures of machines are not kept, so that the next run tries again."""
         label, seed = key
         before, today = self._kept[label], f"{datetime.now(UTC):%Y-%m-%d}"
+        result = self._by_label[label].result_of(answer)
         self._kept[label] = before.model_copy(update={"date": today, "seeds": {**before.seeds, seed: result}})
         self.results = self.results.with_kept({label: self._kept[label]})
         self._write(self.results)
