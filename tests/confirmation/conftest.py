@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tune_vfl.confirmation import run
-from tune_vfl.confirmation.trainings import FloorPack, JobPack
-from tune_vfl.execution import ray_session
+from tune_vfl.execution import ray_session, runner
 from tune_vfl.execution.pack_searcher import PackSearcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tune_vfl.execution.jobs import Job
+    from tune_vfl.spec.cell import Cell
 
 
 @pytest.fixture
@@ -21,12 +22,20 @@ def as_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tune_vfl.confirmation.jobs._added", lambda cell: [])
 
 
+class Trainings(NamedTuple):
+    """The trainings of one job: settings of a study."""
+
+    study: str
+    numbers: tuple[int, ...]
+    cell: Cell
+
+
 class Here:
     """A worker in this process.
 
     Attributes:
-        asked: the kind of each pack (floors, job, attacker), and its cell, job or setting.
-        limits: each job with its time limit in seconds.
+        asked: the kind of each job (floors, job, attacker, a search's own), and its cell, trainings or setting.
+        limits: trainings with their time limit in seconds.
         given: what Ray was connected with and asked for.
         fate: returns the cause of a pack's failure, None for none.
         after: called after each answer.
@@ -50,11 +59,15 @@ class Here:
         assert message == PackSearcher.FINISHED
 
     @classmethod
-    def _kind(cls, pack: Any) -> tuple[str, Any]:
-        if isinstance(pack, JobPack):
-            cls.limits.append((pack.job, pack.seconds_allowed))
-            return "job", pack.job
-        return ("floors", pack.cell) if isinstance(pack, FloorPack) else ("attacker", pack.setting)
+    def _kind(cls, job: Job) -> tuple[str, Any]:
+        first = next(iter(job.settings))
+        if job.asks == "floors":
+            return "floors", job.cell
+        if job.asks == "attacker" or not isinstance(first, tuple):  # or a search's
+            return job.asks, first
+        trainings = Trainings(first[0], tuple(number for _, number in job.settings), job.cell)
+        cls.limits.append((trainings, job.seconds_allowed))
+        return "job", trainings
 
     @classmethod
     def _end(cls, searcher: PackSearcher, trainable: Any, name: str, pack: tuple[str, Any, dict[str, Any]]) -> None:
@@ -89,7 +102,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
         def packs(self) -> int:
             return 2
 
-    monkeypatch.setattr(run, "run_tune", Fresh.run)
+    monkeypatch.setattr(runner, "run_tune", Fresh.run)
     monkeypatch.setattr(ray_session, "connect", lambda: Fresh.given["connections"].append(True))
     monkeypatch.setattr(ray_session, "capacity_for", Two)
     return Fresh

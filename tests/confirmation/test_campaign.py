@@ -231,7 +231,8 @@ def test_what_is_trained_together_is_of_one_study() -> None:
     assert Counter((*setting, s) for job in jobs for setting in job.settings for s in job.cell.seeds) == Counter(places)
     defense = {"laplace": "laplace", "gaussian": "gaussian", "iso": "iso"}
     for job in jobs:
-        assert job.cell.defense == ("none" if job.numbers == (UNDEFENDED,) else defense[job.study])
+        ((study, number), *_) = job.settings
+        assert job.cell.defense == ("none" if number == UNDEFENDED else defense[study])
 
 
 def test_each_data_set_has_a_contest_of_its_own_and_they_are_answered_together() -> None:

@@ -11,8 +11,8 @@ from tests.confirmation.conftest import Here
 from tests.helpers.contests import in_campaign, played, searched
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.confirmation import confirm
-from tune_vfl.confirmation import run as running
 from tune_vfl.confirmation.contest import Contest
+from tune_vfl.execution import runner
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.confirmations import UNDEFENDED
@@ -113,13 +113,13 @@ def test_a_stop_among_attackers_says_how_many_are_owed(here: type[Here], monkeyp
     kept = [p.number for p in confirm("study", seeds=2, work=WORK).answer.points if p.confirmed]  # type: ignore[union-attr]
     here.given["connections"].clear()
     stops: list[Callable[[], None]] = []
-    usual = running.answered
+    usual = runner.answered
 
     def answered(say: Any, **given: Any) -> Any:
         stops.extend(given.values())
         return usual(say, **given)
 
-    monkeypatch.setattr(running, "answered", answered)
+    monkeypatch.setattr(runner, "answered", answered)
     here.after = staticmethod(lambda: stops[-1]())  # noqa: PLW0108 - the last one that there is then
     stopped = confirm("study", seeds=2, adaptive=0.5, work=WORK)
     assert (stopped.answer, stopped.owed) == (None, len(kept) - 1)

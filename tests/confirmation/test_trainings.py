@@ -10,10 +10,11 @@ from tests.confirmation.conftest import Here
 from tests.helpers.contests import SEVERAL, in_campaign, searched
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.confirmation import confirm
-from tune_vfl.confirmation import run as running
 from tune_vfl.errors import DataError, StudyError, UsageError
+from tune_vfl.execution import runner
+from tune_vfl.execution.losses import MAX_NODE_LOSSES, MAX_WORKER_LOSSES
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
+from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.confirmations import UNDEFENDED
@@ -22,6 +23,11 @@ from tune_vfl.spec.cell import Cell, References
 pytestmark = pytest.mark.usefixtures("home")
 
 SCALES = (1e-5, 1e-3, 1e-1)
+DIED = f"its worker process died {MAX_WORKER_LOSSES} times"
+GONE = f"the machine that it ran on went away {MAX_NODE_LOSSES} times"
+LOSSES = pytest.mark.parametrize(
+    ("cause", "times", "reason"), [("crash", MAX_WORKER_LOSSES, DIED), ("node", MAX_NODE_LOSSES, GONE)]
+)
 
 
 def go(name: str = "study", seeds: int = 3, adaptive: float = 0.0, **options: Any) -> Any:
@@ -65,7 +71,7 @@ def test_a_worker_that_dies_takes_its_settings_down_one_by_one_and_costs_the_one
     searched(scales=SCALES).close()
     here.fate = staticmethod(lambda name, key: "crash" if name == "job" and 2 in key.numbers else None)
     ended = go()
-    assert ended.failed == {("study", 2): f"its worker process died {MAX_WORKER_LOSSES} times"}
+    assert ended.failed == {("study", 2): DIED}
     tried = Counter(len(job.numbers) for name, job in here.asked if name == "job" and 2 in job.numbers)
     assert sum(tried.values()) == MAX_WORKER_LOSSES
     assert not any(number == 2 for number, _ in kept())
@@ -87,6 +93,18 @@ def test_a_lost_machine_counts_against_no_setting(here: type[Here]) -> None:
     here.fate = staticmethod(fate)
     assert not go().failed
     assert {number for number, _ in kept()} == {UNDEFENDED, 0, 1, 2}
+
+
+def test_settings_whose_machine_goes_away_each_time_are_given_up(here: type[Here], capfd: Any) -> None:
+    searched(scales=SCALES).close()
+    here.fate = staticmethod(lambda name, key: "node" if name == "job" and 2 in key.numbers else None)
+    ended = go()
+    assert ended.failed["study", 2] == GONE
+    assert set(ended.failed.values()) == {GONE}, "those of the same job were lost as often"
+    assert len([job for name, job in here.asked if name == "job" and 2 in job.numbers]) == MAX_NODE_LOSSES
+    assert f"confirm study: trial 2 could not be measured: {GONE}" in capfd.readouterr().err
+    here.fate = staticmethod(lambda _name, _key: None)
+    assert not go().failed, "the next confirmation tries them again"
 
 
 def test_the_exception_of_a_worker_is_raised_in_the_driver(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,13 +159,16 @@ def test_what_says_nothing_of_a_setting_is_not_kept_and_a_divergence_is(here: ty
     assert (point.outcome, point.confirmed, point.utility) == ("diverged", False, None)
 
 
-def test_without_its_floors_a_setting_is_not_measured(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
+@LOSSES
+def test_without_its_floors_a_setting_is_not_measured(
+    here: type[Here], monkeypatch: pytest.MonkeyPatch, cause: str, times: int, reason: str
+) -> None:
     searched(scales=SCALES).close()
-    here.fate = staticmethod(lambda name, _key: "crash" if name == "floors" else None)
+    here.fate = staticmethod(lambda name, _key: cause if name == "floors" else None)
     ended = go()
-    assert [name for name, _ in here.asked] == ["floors"] * MAX_WORKER_LOSSES * 1
+    assert [name for name, _ in here.asked] == ["floors"] * times
     assert set(ended.failed) == {("study", n) for n in (UNDEFENDED, 0, 1, 2)}
-    assert set(ended.failed.values()) == {"what its attacks are compared with could not be measured: workers died"}
+    assert set(ended.failed.values()) == {f"what its attacks are compared with could not be measured: {reason}"}
     asked: list[tuple[int, ...]] = []
 
     def measured(_cls: Any, cell: Cell, _options: Any) -> References:
@@ -165,14 +186,14 @@ def test_a_stop_keeps_what_ran_and_says_how_much_is_owed(
 ) -> None:
     searched(scales=SCALES).close()
     stops: list[Callable[[], None]] = []
-    usual = running.answered
+    usual = runner.answered
 
     def answered(say: Any, *, stop: Any = None) -> Any:
         if stop is not None:
             stops.append(stop)
         return usual(say) if stop is None else usual(say, stop=stop)
 
-    monkeypatch.setattr(running, "answered", answered)
+    monkeypatch.setattr(runner, "answered", answered)
     ended: list[str] = []
 
     def after() -> None:
@@ -217,15 +238,19 @@ def test_attackers_are_tuned_against_what_stays_for_as_long_as_was_asked(here: t
     assert len([1 for name, _ in here.asked if name == "attacker"]) == 2 * len(staying), "but for longer"
 
 
-def test_a_tuner_that_dies_is_said_and_costs_no_answer(here: type[Here], capfd: Any) -> None:
+@LOSSES
+def test_a_tuner_that_is_lost_too_often_is_said_and_costs_no_answer(
+    here: type[Here], capfd: Any, cause: str, times: int, reason: str
+) -> None:
     searched(scales=SCALES).close()
-    here.fate = staticmethod(lambda name, key: "crash" if name == "attacker" and key[1] == 0 else None)
+    here.fate = staticmethod(lambda name, key: cause if name == "attacker" and key[1] == 0 else None)
     found = go(adaptive=0.5)
+    assert here.asked.count(("attacker", ("study", 0))) == times
     assert found.answer is not None
     assert {p.number for p in found.answer.points if p.tuned} == {
         p.number for p in found.answer.points if p.confirmed
     } - {0}
-    assert "confirm study: trial 0: nobody was tuned against it, the worker process died" in capfd.readouterr().err
+    assert f"confirm study: trial 0: nobody was tuned against it: {reason}" in capfd.readouterr().err
 
 
 def test_an_attacker_is_tuned_on_five_fresh_seeds(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ray.tune.search.searcher import Searcher
 
-from tune_vfl.driver import campaign_run
-from tune_vfl.execution import ray_session
+from tune_vfl.execution import ray_session, runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tune_vfl.execution.losses import Cause
     from tune_vfl.execution.pack_searcher import PackSearcher
-    from tune_vfl.execution.worker_failures import Cause
 
 
 class Workers:
@@ -84,5 +83,5 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
 
     monkeypatch.setattr(ray_session, "connect", lambda: None)
     monkeypatch.setattr(ray_session, "capacity_for", Room)
-    monkeypatch.setattr(campaign_run, "run_tune", found.tuned)
+    monkeypatch.setattr(runner, "run_tune", found.tuned)
     return found

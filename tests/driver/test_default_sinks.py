@@ -10,7 +10,6 @@ from tests.helpers.packing import planned
 from tests.helpers.studies import made_up_study
 from tune_vfl.driver import api
 from tune_vfl.driver.live_page import LivePage
-from tune_vfl.driver.study_run import TrialPack
 from tune_vfl.execution import watchdogs
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.tracking import mlflow
@@ -69,8 +68,3 @@ def test_a_driver_s_own_node_lives_whatever_becomes_of_the_others(monkeypatch: p
         nodes = [{"NodeID": "mine", "Alive": mine}, {"NodeID": "other", "Alive": other}]
         monkeypatch.setattr(ray, "nodes", lambda nodes=nodes: nodes)
         assert watchdogs.own_node_lives() == mine
-
-
-def test_packs_of_trials_may_wait_for_each_other() -> None:
-    pack = TrialPack(SimpleNamespace(trial_minutes=0.5), [4, 7], [])  # type: ignore[arg-type]
-    assert (pack.trials, pack.seconds_allowed) == (2, 120.0)

@@ -73,15 +73,15 @@ def test_a_worker_that_dies_twice_is_asked_again(tmp_path):
 
 
 def test_ctrl_c_lets_it_end_and_the_next_run_has_it(workers, tmp_path, monkeypatch, capfd):
-    start, started = ReferenceScores.start, []
+    job, started = ReferenceScores.job, []
 
     def start_and_leave(measurement):
         started.append(measurement)
         if len(started) == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        start(measurement)
+        return job(measurement)
 
-    monkeypatch.setattr(ReferenceScores, "start", start_and_leave)
+    monkeypatch.setattr(ReferenceScores, "job", start_and_leave)
     assert go(SimulatedTrainable, tmp_path, progress=True), "it was stopped"
     assert "stopping: 0 of 6 trials are kept, what is measured beside them ends first" in capfd.readouterr().err
     go(SimulatedTrainable, tmp_path)

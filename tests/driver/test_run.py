@@ -71,17 +71,17 @@ def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
 
 
 def test_a_ledger_that_is_gone_when_the_last_pack_of_a_stopped_search_is_told_is_an_error(ctrl_c, monkeypatch):
-    end, told = StudyRun.end, []
+    store, told = StudyRun.store, []
 
-    def gone(part, numbers, sent):
-        told.append(numbers)
+    def gone(part, job, answers):
+        told.append(job)
         if len(told) == 3:
             raise UnreachableError("the ledger is gone")
         if len(told) == 2:  # of the first two packs one is the undefended model
             os.kill(os.getpid(), signal.SIGINT)
-        end(part, numbers, sent)
+        store(part, job, answers)
 
-    monkeypatch.setattr(StudyRun, "end", gone)
+    monkeypatch.setattr(StudyRun, "store", gone)
     with pytest.raises(UnreachableError, match="the ledger is gone"):
         go({"sleep": 0.5}, budget={"trials": 8}, resources={"concurrency": 2, "pack": 1})
     assert len(told) == 3

@@ -3,47 +3,44 @@
 import pytest
 
 from tests.helpers.side_measurements import Asking
+from tune_vfl.execution.losses import MAX_NODE_LOSSES, MAX_WORKER_LOSSES
 
 
 def test_it_runs_once_and_its_answer_is_stored():
     cost = Asking("cost")
     assert cost.pending
     assert not cost.over
-    cost.start()
+    job = cost.next_job()
     assert not cost.pending, "it runs"
-    cost.end(["answer"])
+    assert cost.next_job() is None
+    cost.store(job, ["answer"])
     assert cost.over
     assert not cost.pending
     assert cost.answers == ["answer"]
 
 
-@pytest.mark.parametrize("cause", ["crash", "memory"])
-def test_it_is_retried_until_too_many_of_its_workers_died(cause):
+@pytest.mark.parametrize(
+    ("cause", "times", "ends_as"),
+    [
+        ("crash", MAX_WORKER_LOSSES, "error"),
+        ("memory", MAX_WORKER_LOSSES, "oom"),
+        ("node", MAX_NODE_LOSSES, "error"),
+    ],
+)
+def test_it_is_retried_until_it_was_lost_too_often(cause, times, ends_as):
     cost = Asking("cost")
-    for _ in range(cost.tries - 1):
-        cost.start()
-        cost.lose(cause)
+    for _ in range(times - 1):
+        cost.lose(cost.next_job(), cause)
         assert cost.pending
-    cost.start()
-    cost.lose(cause)
+    cost.lose(cost.next_job(), cause)
     assert cost.over
     assert not cost.pending
-    assert cost.answers == [cause]
-
-
-def test_a_lost_machine_does_not_count():
-    cost = Asking("cost")
-    for _ in range(10 * cost.tries):
-        cost.start()
-        cost.lose("node")
-        assert cost.pending
-    assert cost.answers == []
+    assert cost.answers == [ends_as]
 
 
 def test_a_timeout_is_final():
     cost = Asking("cost")
-    cost.start()
-    cost.lose("timeout")
+    cost.lose(cost.next_job(), "timeout")
     assert cost.over
     assert not cost.pending
     assert cost.answers == ["timeout"]

@@ -28,9 +28,9 @@ def test_a_cost_may_take_two_trainings() -> None:
     def ignore(*_: str) -> None:
         """Nobody is told."""
 
-    assert Cost(open_ledger("free"), ignore, ignore).seconds_allowed is None
+    assert Cost(open_ledger("free"), ignore, ignore).job().seconds_allowed is None
     limited = open_ledger("limited", budget={"trial_minutes": 3})
-    assert Cost(limited, ignore, ignore).seconds_allowed == 360.0
+    assert Cost(limited, ignore, ignore).job().seconds_allowed == 360.0
 
 
 def test_trials_that_take_long_make_later_packs_smaller() -> None:
@@ -38,13 +38,14 @@ def test_trials_that_take_long_make_later_packs_smaller() -> None:
     with storage_at(None).lease(plan.name) as lease:
         ledger = Ledger.create_or_open(plan, storage_at(None), lease)
         part = StudyRun(ledger, 6, (), 24)
-        pack = part.next_pack("first")
-        assert pack is not None
-        ended = simulate(Simulation(), ledger.cell, pack.params[0])
-        part.end(pack.numbers[:1], [ended.model_dump(mode="json") | {"seconds": {"train": 200.0}}])
-        second = part.next_pack("second")
+        job = part.next_job("first")
+        assert job is not None
+        number, params = next(iter(job.settings.items()))
+        ended = simulate(Simulation(), ledger.cell, params)
+        part.store(*job.parts([number], 1), [ended.model_dump(mode="json") | {"seconds": {"train": 200.0}}])
+        second = part.next_job("second")
         assert second is not None
-        assert second.trials == 3
+        assert len(second.settings) == 3
 
 
 def test_the_page_is_that_of_the_study_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,8 +110,9 @@ def test_a_study_has_its_part_of_the_workers_by_what_it_owes(monkeypatch: pytest
         _studies=[],
         _packs=packs,
         _waiting=lambda: 40,
-        _work=SimpleNamespace(options={}),
+        _report=None,
+        _references=lambda _dispatcher: [],
+        _costs=[],
     )
-    run._costs = []
-    campaign_run._Run._searcher(run, [], SimpleNamespace(packs=lambda: 4), None, ())  # type: ignore[arg-type]
+    campaign_run._Run._source(run, SimpleNamespace(), 4, None)  # type: ignore[arg-type]
     assert asked == [("many", 30, 3), ("few", 10, 1), ("none", 1, 1)]

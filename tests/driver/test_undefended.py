@@ -59,11 +59,12 @@ def test_what_was_measured_is_kept_with_each_study_and_told_once() -> None:
     model = Undefended(ledgers)
     model.observers = [hears]
     assert model.pending
-    model.start()
-    pack = model.message()
+    job = model.next_job()
+    assert job is not None
+    pack = job.message()
     assert (pack["params"], pack["references"]) == ([{}], References().model_dump_json())
     assert '"defense":"none"' in pack["cell"]
-    model.end([MODEL.model_dump(mode="json")])
+    model.store(job, [MODEL.model_dump(mode="json")])
     assert [ledger.baseline for ledger in ledgers] == [MODEL, MODEL]
     assert hears.told == [(["laplace", "gaussian"], MODEL)]
     assert not model.pending
@@ -89,8 +90,9 @@ def test_what_says_nothing_of_the_model_is_measured_again(outcome: Any) -> None:
     ledgers[0].set_baseline(Outcome.failed(outcome, "no room"))
     model = Undefended(ledgers)
     assert model.pending
-    model.start()
-    model.end([MODEL.model_dump(mode="json")])
+    job = model.next_job()
+    assert job is not None
+    model.store(job, [MODEL.model_dump(mode="json")])
     assert [ledger.baseline for ledger in ledgers] == [MODEL, MODEL]
 
 
@@ -102,6 +104,6 @@ def test_a_model_that_diverges_does_so_again() -> None:
 
 
 def test_it_may_take_as_long_as_a_trial() -> None:
-    assert Undefended(two()).seconds_allowed is None
+    assert Undefended(two()).job().seconds_allowed is None
     limited = open_ledger("limited", budget={"trial_minutes": 3})
-    assert Undefended([limited]).seconds_allowed == 180.0
+    assert Undefended([limited]).job().seconds_allowed == 180.0

@@ -16,15 +16,16 @@ from tune_vfl.driver import campaign_run
 from tune_vfl.driver.api import resume
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.errors import TuneVflError, UnreachableError
+from tune_vfl.execution.losses import MAX_NODE_LOSSES, MAX_WORKER_LOSSES
 from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.records.campaigns import CampaignRecord
 
 pytestmark = pytest.mark.usefixtures("home")
 
 COSTS = {"laplace": 1.1, "gaussian": 3.0}
+GONE = f"the machine that it ran on went away {MAX_NODE_LOSSES} times"
 OPTIONS = {"by_defense": {"gaussian": {"parameter": "sigma", "waste": 0.1}}}
 
 
@@ -215,17 +216,40 @@ def test_machines_that_go_away_one_after_the_other_do_not(workers: Workers) -> N
     assert sum(counted(go(spec={"trials": 6, "resources": {"pack": 1}})).values()) == 6
 
 
+def test_a_trial_whose_machine_goes_away_each_time_ends_also_over_several_runs(workers: Workers) -> None:
+    lost = lose_one(workers, "node")
+    workers.room = 1
+
+    def after(_searcher: PackSearcher) -> None:
+        if len(lost) == MAX_NODE_LOSSES // 2:
+            raise SystemExit
+
+    workers.after = after
+    with pytest.raises(SystemExit):
+        go(spec={"trials": 6, "resources": {"pack": 1}})
+    workers.after = lambda _searcher: None
+    found = go(spec={"trials": 6, "resources": {"pack": 1}})
+    assert len(lost) == MAX_NODE_LOSSES
+    (ended,) = [t for part in found.studies for t in part.counted if t.outcome.outcome != "ok"]
+    assert (ended.outcome.outcome, ended.outcome.reason) == ("error", GONE)
+    assert counted(found) == {"laplace": 3, "gaussian": 3}
+
+
 @pytest.mark.parametrize(
-    ("cause", "says"),
-    [("crash", "what attacks are compared with died 3 times"), ("memory", "the machine ran out of memory while")],
+    ("cause", "times", "says"),
+    [
+        ("crash", 3, "could not be measured: its worker process died 3 times"),
+        ("memory", 3, "because the machine ran out of memory, 3 times"),
+        ("node", MAX_NODE_LOSSES, f"could not be measured: {GONE}"),
+    ],
 )
 def test_references_whose_workers_die_end_the_search_and_nothing_was_asked(
-    workers: Workers, cause: str, says: str
+    workers: Workers, cause: str, times: int, says: str
 ) -> None:
     workers.fate = lambda pack: cause if pack.get("asks") == "references" else None
     with pytest.raises(UnreachableError, match=says):
         go()
-    assert [p["asks"] for p in workers.packs if "asks" in p and p["asks"] == "references"] == ["references"] * 3
+    assert [p["asks"] for p in workers.packs if "asks" in p and p["asks"] == "references"] == ["references"] * times
     assert workers.trials == []
     workers.fate = lambda _pack: None
     assert counted(go()) == {"laplace": 3, "gaussian": 3}
@@ -237,6 +261,7 @@ def test_references_whose_workers_die_end_the_search_and_nothing_was_asked(
         ("crash", "error", "its worker process died 3 times"),
         ("memory", "oom", "because the machine ran out of memory, 3 times"),
         ("timeout", "timeout", "and was killed, over trial_minutes = None"),
+        ("node", "error", GONE),
     ],
 )
 def test_an_undefended_model_that_cannot_be_measured_is_said_and_tried_by_the_next_run(
@@ -252,11 +277,14 @@ def test_an_undefended_model_that_cannot_be_measured_is_said_and_tried_by_the_ne
     assert {part.baseline.outcome for part in go().studies if part.baseline} == {"ok"}
 
 
-def test_a_cost_that_cannot_be_measured_is_said_and_left_to_the_next_run(workers: Workers, capfd: Any) -> None:
-    workers.fate = lambda pack: "crash" if pack.get("asks") == "cost" and "gaussian" in pack["cell"] else None
+@pytest.mark.parametrize(("cause", "says"), [("crash", "its worker process died 3 times"), ("node", GONE)])
+def test_a_cost_that_cannot_be_measured_is_said_and_left_to_the_next_run(
+    workers: Workers, capfd: Any, cause: str, says: str
+) -> None:
+    workers.fate = lambda pack: cause if pack.get("asks") == "cost" and "gaussian" in pack["cell"] else None
     found = go(Costly)
     assert {part.cell.defense: part.cost for part in found.studies} == {"laplace": 1.1, "gaussian": None}
-    assert "c: the cost of gaussian was not measured: its worker process died" in capfd.readouterr().err
+    assert f"c: the cost of gaussian was not measured: {says}" in capfd.readouterr().err
     workers.fate = lambda _pack: None
     assert {part.cell.defense: part.cost for part in go(Costly).studies} == COSTS
 

@@ -14,7 +14,7 @@ from trainables.base import PackTrainable
 from trainables.cell import CellTrainable
 from tune_vfl.data import load, loading
 from tune_vfl.driver.planning import planned
-from tune_vfl.driver.search_packs import SearchPacks
+from tune_vfl.driver.source import SearchJobs
 from tune_vfl.errors import DataError, OtherDataError
 from tune_vfl.evaluation.code import bytes_of_code
 from tune_vfl.evaluation.resolving import resolve
@@ -128,7 +128,7 @@ def test_a_trainable_without_data_has_none_to_compare(tmp_path: Path) -> None:
 
 def test_the_driver_raises_a_workers_exception_and_suggests_nothing_more() -> None:
     packs = [Asking("first"), Asking("second")]
-    searcher = PackSearcher(SearchPacks([], packs), lambda: 8, {})
+    searcher = PackSearcher(SearchJobs([], packs), lambda: 8, {})
     sent = searcher.suggest("one")
     assert isinstance(sent, dict)
     assert sent["version"] == VERSION

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.packing import planned
+from tests.helpers.simulated import simulated_cell, simulated_spec
 from tune_vfl.driver.study_run import StudyRun
+from tune_vfl.execution.jobs import Job
 from tune_vfl.execution.pack_sizes import BLIND_LANES, LANES, pack_size, shortened
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
@@ -42,7 +44,7 @@ def test_a_part_asks_much_at_once_until_its_sampler_looks(sampler, sizes):
     plan = planned(("laplace",), trials=100, sampler=sampler).studies[0]
     with storage_at(None).lease(plan.name) as lease:
         part = StudyRun(Ledger.create_or_open(plan, storage_at(None), lease), 6, (), 24)
-        assert [part.next_pack(f"pack{i}").trials for i in range(len(sizes))] == sizes
+        assert [len(part.next_job(f"pack{i}").settings) for i in range(len(sizes))] == sizes
 
 
 @pytest.mark.usefixtures("home")
@@ -50,8 +52,14 @@ def test_packs_that_do_not_fit_become_smaller_for_good():
     plan = planned(("laplace",), trials=100, sampler="random").studies[0]
     with storage_at(None).lease(plan.name) as lease:
         part = StudyRun(Ledger.create_or_open(plan, storage_at(None), lease), 6, (), 24)
-        part.next_pack("first").lose("memory")
-        assert [part.next_pack(f"again{i}").trials for i in range(3)] == [12, 12, 12]
+        part.lose(part.next_job("first"), "memory")
+        assert [len(part.next_job(f"again{i}").settings) for i in range(3)] == [12, 12, 12]
+
+
+def test_a_pack_has_the_time_of_its_trials_together_and_then_one_by_one():
+    job = Job(simulated_cell(simulated_spec("study")), "", {4: {}, 7: {}}, minutes=0.5)
+    assert job.seconds_allowed == 120.0
+    assert [part.seconds_allowed for part in job.parts([4, 7], 1)] == [30.0, 30.0]
 
 
 def test_what_does_not_stack_runs_one_by_one():

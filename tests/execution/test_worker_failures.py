@@ -9,7 +9,7 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError
 from ray.tune import Callback
 
 from tests.helpers.side_measurements import Asking
-from tune_vfl.driver.search_packs import SearchPacks
+from tune_vfl.driver.source import SearchJobs
 from tune_vfl.execution import tune_run
 from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.execution.worker_failures import NODE_SECONDS, WorkerFailures, out_of_memory
@@ -149,7 +149,7 @@ def test_it_is_seen_that_tune_gives_up_for_want_of_memory() -> None:
 
 def test_tune_is_started_again_where_it_gives_up_for_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     references = [Asking("references"), Asking("references")]
-    searcher = PackSearcher(SearchPacks([], references), lambda: 8, {})
+    searcher = PackSearcher(SearchJobs([], references), lambda: 8, {})
     runs = []
 
     def fit(given: Any, *_: Any) -> None:
@@ -168,7 +168,7 @@ def test_tune_is_started_again_where_it_gives_up_for_want_of_memory(monkeypatch:
 
 
 def test_another_error_of_tune_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    searcher = PackSearcher(SearchPacks([]), lambda: 8, {})
+    searcher = PackSearcher(SearchJobs([]), lambda: 8, {})
 
     def fit(*_: Any) -> None:
         raise given_up(ActorDiedError())

@@ -1,29 +1,29 @@
 """A measurement beside the trials that records its answers."""
 
+from tests.helpers.simulated import simulated_cell, simulated_spec
 from tune_vfl.driver.side_measurements import SideMeasurement
+from tune_vfl.execution.jobs import Job
 
 
 class Asking(SideMeasurement):
     """Sends a name to its worker.
 
     Attributes:
-        answers: the worker's answers, and the causes of failures.
+        answers: the worker's answers, and the outcomes of failures.
     """
-
-    seconds_allowed = None
 
     def __init__(self, name):
         super().__init__()
         self.name, self.answers = name, []
 
-    def message(self):
-        return {"asks": self.name}
+    def job(self):
+        return Job(simulated_cell(simulated_spec("study")), "", {"": {}}, asks=self.name)
 
-    def _keep(self, answer):
+    def learn(self, answer):
         self.answers.append(answer)
 
-    def _fail(self, cause):
-        self.answers.append(cause)
+    def fail(self, outcome):
+        self.answers.append(outcome.outcome)
 
 
 class Empty:

@@ -16,8 +16,9 @@ from tests.helpers.ledgers import open_ledger
 from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import StudyError, UnreachableError
+from tune_vfl.execution.losses import MAX_NODE_LOSSES
 from tune_vfl.ledger import reading
-from tune_vfl.ledger.ledger import MAX_NODE_LOSSES, MAX_WORKER_LOSSES, Ledger, NewTrial
+from tune_vfl.ledger.ledger import Ledger, NewTrial
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.trials import overdue
 from tune_vfl.machine.passwords import hide_password
@@ -198,29 +199,9 @@ def test_an_orphan_is_lost_and_asked_again_once_with_the_same_parameters():
     assert again.record().waiting == 0
 
 
-def test_a_trial_that_kills_its_worker_again_and_again_ends_as_an_error():
-    ledger = open_ledger(budget={"trials": 2})
-    proposals = Proposals(ledger)
-    asked = proposals.ask(2)
-    for one in asked:
-        record = ledger.lose(one.number, "worker", "died")
-        proposals.learn(record)
-    ends = []
-    for _ in range(2 * (MAX_WORKER_LOSSES - 1)):
-        (alone,) = proposals.ask(2)
-        record = ledger.lose(alone.number, "worker", "died")
-        proposals.learn(record)
-        ends.append((alone.params["scale"], record.outcome.outcome))
-    for one in asked:
-        own = [end for scale, end in ends if scale == one.params["scale"]]
-        assert own == ["preempted"] * (MAX_WORKER_LOSSES - 2) + ["error"]
-    assert ledger.owed_retries() == []
-    assert ledger.record().waiting == 0
-
-
 def test_a_driver_may_be_killed_any_number_of_times():
     params = None
-    for _ in range(MAX_WORKER_LOSSES + 2):
+    for _ in range(MAX_NODE_LOSSES + 2):
         ledger = open_ledger(budget={"trials": 1})
         ledger.recover()
         (asked,) = Proposals(ledger).ask(1)
@@ -287,18 +268,6 @@ def test_owners_live_and_die():
     assert has_ended({**owner, "pid": child.pid}), "another process that got the same number"
     child.communicate(b"\n")
     assert has_ended({**owner, "pid": child.pid})
-
-
-def test_a_machine_that_goes_away_counts_against_nobody_until_it_is_always_the_same_trial():
-    ledger = open_ledger()
-    proposals = Proposals(ledger)
-    ends = []
-    for _ in range(MAX_NODE_LOSSES):
-        (asked,) = proposals.ask(1, "pack")
-        record = ledger.lose(asked.number, "node", "its machine went away")
-        proposals.learn(record)
-        ends.append(record.outcome.outcome)
-    assert ends == ["preempted"] * (MAX_NODE_LOSSES - 1) + ["error"]
 
 
 def test_half_of_a_pack_that_did_not_fit_is_asked_again_and_nothing_with_it():

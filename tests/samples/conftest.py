@@ -1,6 +1,5 @@
 """Workers that are this process, for studies that are gone on with."""
 
 from tests.confirmation.conftest import as_searched, here
-from tests.driver.conftest import workers
 
-__all__ = ["as_searched", "here", "workers"]
+__all__ = ["as_searched", "here"]

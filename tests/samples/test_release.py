@@ -146,7 +146,7 @@ def test_nothing_is_added_to_a_study_of_an_earlier_measure(run: Run) -> None:
         assert "search its spec under another name: `tune-vfl search STUDY.yaml --name NEW`" in err
 
 
-@pytest.mark.usefixtures("ledger", "workers", "here", "as_searched")
+@pytest.mark.usefixtures("ledger", "here", "as_searched")
 def test_a_killed_study_is_finished_and_confirmed(
     ask: Ask, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

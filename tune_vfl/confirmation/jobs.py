@@ -1,4 +1,4 @@
-"""Batching of a confirmation's trainings: settings and seeds that train in one pass form a job.
+"""Batching of a confirmation's trainings: settings and seeds that train in one pass form a job, with their floors.
 
 The batches affect the speed and the work lost by a kill, never a result.
 """
@@ -6,57 +6,23 @@ The batches affect the speed and the work lost by a kill, never a result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from tune_vfl.driver.undefended import undefended
+from tune_vfl.execution.jobs import Job
 from tune_vfl.execution.pack_sizes import LANES, shortened
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
 from tune_vfl.records.joint_confirmation import Setting
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
-from tune_vfl.spec.study import Training
 
 ALWAYS = ("matched_filter",)
 """The attack added to every confirmation of attacks on labels: no other one breaks some kinds of noise."""
 
 Place = tuple[str, int, int]
 """A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """Settings of one study with equal training and seeds, run by one call.
-
-    Attributes:
-        study: its name.
-        cell: the evaluation settings, with the seeds and the test rows of a report.
-        numbers: the trials.
-        params: the defense's parameters of each trial.
-        training: the study's own, with which its floors are measured: its settings share them.
-    """
-
-    study: str
-    cell: Cell
-    numbers: tuple[int, ...]
-    params: tuple[Mapping[str, Any], ...]
-    training: Training
-
-    @property
-    def of_floors(self) -> Cell:
-        """The evaluation settings of its floors."""
-        return self.cell.model_copy(update={"training": self.training})
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """The trials as pairs of a study and a number."""
-        return tuple((self.study, number) for number in self.numbers)
-
-    @property
-    def alone(self) -> list[Job]:
-        """Split into one job per trial, for a retry after a joint evaluation failed."""
-        return [replace(self, numbers=(n,), params=(p,)) for n, p in zip(self.numbers, self.params, strict=True)]
 
 
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
@@ -98,7 +64,7 @@ def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:
 def cut(
     studies: Sequence[StudyRecord], places: Sequence[Place], *, workers: int, stacks: Callable[[Setting], bool]
 ) -> list[Job]:
-    """Split trainings into jobs.
+    """Split trainings into jobs of settings of one study with equal training and seeds.
 
     Args:
         studies: the studies of these places.
@@ -110,31 +76,26 @@ def cut(
     seeds: dict[Setting, list[int]] = {}
     for study, number, seed in places:
         seeds.setdefault((study, number), []).append(seed)
-    alike: dict[tuple[str, str, tuple[int, ...]], list[tuple[int, Cell, dict[str, Any]]]] = {}
-    for (study, number), asked in seeds.items():
+    alike: dict[tuple[str, str, tuple[int, ...]], Job] = {}
+    for setting, asked in seeds.items():
+        study, number = setting
         cell, params = cell_of(records[study], number)
-        alike.setdefault((study, cell.model_dump_json(), tuple(asked)), []).append((number, cell, params))
+        kind = study, cell.model_dump_json(), tuple(asked)
+        job = alike.setdefault(kind, Job(cell, records[study].data, {}, minutes=cell.trial_minutes))
+        alike[kind] = replace(job, settings={**job.settings, setting: params})
     share = -(-len(places) // workers)
     jobs: list[Job] = []
-    for (study, _, together), settings in alike.items():
-        most = min(_lanes(records[study]), share) if stacks((study, settings[0][0])) else 1
-        jobs += _jobs(study, together, settings, most, records[study].cell.training)
+    for (study, _, together), job in alike.items():
+        most = min(_lanes(records[study]), share) if stacks(next(iter(job.settings))) else 1
+        jobs += _jobs(job, together, most)
     return jobs
 
 
-def _jobs(
-    study: str,
-    asked: Sequence[int],
-    settings: Sequence[tuple[int, Cell, dict[str, Any]]],
-    most: int,
-    training: Training,
-) -> Iterator[Job]:
-    """Yield jobs of at most ``most`` networks for settings of equal training and seeds."""
+def _jobs(job: Job, asked: Sequence[int], most: int) -> Iterator[Job]:
+    """Yield jobs of at most ``most`` networks for the settings of a job, with these seeds."""
     for seeds in _parts(asked, most):
-        together = max(1, most // len(seeds))
-        for k in range(0, len(settings), together):
-            numbers, cells, params = zip(*settings[k : k + together], strict=True)
-            yield Job(study, cells[0].model_copy(update={"seeds": seeds}), numbers, params, training)
+        of_seeds = replace(job, cell=job.cell.model_copy(update={"seeds": seeds}))
+        yield from of_seeds.parts(list(job.settings), max(1, most // len(seeds)))
 
 
 def _lanes(record: StudyRecord) -> int:
@@ -150,36 +111,42 @@ def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
     return [tuple(seeds[k : k + size]) for k in range(0, len(seeds), size)]
 
 
-@dataclass
 class Floors:
     """Reference scores of attacks by model and seed, shared by all settings of a model.
+
+    Settings that search their training share the floors of their study's own.
+
+    Args:
+        studies: of a campaign.
+        held: records of earlier runs, of which the floors are taken.
 
     Attributes:
         known: of each model (see :func:`_model`) and seed.
     """
 
-    known: dict[tuple[str, int], References] = field(default_factory=dict)
-
-    @classmethod
-    def held(cls, studies: Sequence[StudyRecord], held: Mapping[Place, SeedRecord]) -> Floors:
-        """Load the floors of earlier runs from their records."""
-        floors, records = cls(), {record.name: record for record in studies}
-        own = {name: {"training": record.cell.training} for name, record in records.items()}
+    def __init__(self, studies: Sequence[StudyRecord], held: Mapping[Place, SeedRecord]) -> None:
+        self.known: dict[tuple[str, int], References] = {}
+        self._own = {record.name: record.cell.training for record in studies}
+        records = {record.name: record for record in studies}
         settings = {(study, number) for study, number, _ in held}
-        models = {(s, n): _model(cell_of(records[s], n)[0].model_copy(update=own[s])) for s, n in settings}
+        models = {(s, n): _model(self._as_own(s, cell_of(records[s], n)[0])) for s, n in settings}
         for (study, number, seed), kept in held.items():
             if kept.outcome == "ok":
-                floors.known[models[study, number], seed] = kept.references
-        return floors
+                self.known[models[study, number], seed] = kept.references
 
-    def owed(self, jobs: Sequence[Job]) -> list[Cell]:
-        """Return the floors to measure before these jobs: a cell per model, with the missing seeds."""
-        seeds: dict[str, tuple[Cell, dict[int, None]]] = {}
+    def owed(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the floors to measure before these jobs: a job per model, by its key, with the missing seeds."""
+        found: dict[str, tuple[Job, dict[int, None]]] = {}
         for job in jobs:
-            model = _model(job.of_floors)
-            _, asked = seeds.setdefault(model, (job.of_floors, {}))
+            cell = self._of(job)
+            model = _model(cell)
+            _, asked = found.setdefault(model, (Job(cell, job.data, {model: {}}, asks="floors"), {}))
             asked.update({s: None for s in job.cell.seeds if (model, s) not in self.known})
-        return [cell.model_copy(update={"seeds": tuple(sorted(asked))}) for cell, asked in seeds.values() if asked]
+        return [
+            replace(job, cell=job.cell.model_copy(update={"seeds": tuple(sorted(asked))}))
+            for job, asked in found.values()
+            if asked
+        ]
 
     def learn(self, cell: Cell, references: References) -> None:
         """Add a cell's measured floors."""
@@ -189,8 +156,16 @@ class Floors:
 
     def of(self, job: Job) -> References:
         """Return the floors of a job's attacks."""
-        model = _model(job.of_floors)
+        model = _model(self._of(job))
         return References.joined([self.known[model, seed] for seed in job.cell.seeds])
+
+    def _of(self, job: Job) -> Cell:
+        """Return the evaluation settings of a job's floors."""
+        study, _ = next(iter(job.settings))
+        return self._as_own(study, job.cell)
+
+    def _as_own(self, study: str, cell: Cell) -> Cell:
+        return cell.model_copy(update={"training": self._own[study]})
 
 
 def _model(cell: Cell) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.evaluation.certainty import limits_over
+from tune_vfl.execution.jobs import Job
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedAttack, ConfirmedNumber, ConfirmedPoint
 from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
@@ -26,18 +27,12 @@ def owed(settings: Sequence[Setting], held: Mapping[Setting, TunedAttack], minut
     return [s for s in settings if s not in held or held[s].minutes < minutes]
 
 
-def tuned_message(record: StudyRecord, number: int, minutes: float) -> dict[str, Any]:
-    """Return a worker's configuration for a trial's setting on the first fresh seeds, see :mod:`trainables.base`."""
+def attacker_job(record: StudyRecord, number: int, minutes: float) -> Job:
+    """Return the search for the best attacker against a trial's setting, on the first fresh seeds."""
     cell, params = cell_of(record, number)
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + SEEDS))
     cell = cell.model_copy(update={"seeds": seeds})
-    return {
-        "asks": "attacker",
-        "cell": cell.model_dump_json(),
-        "params": [dict(params)],
-        "minutes": minutes,
-        "data": record.data,
-    }
+    return Job(cell, record.data, {(record.name, number): params}, asks="attacker", more={"minutes": minutes})
 
 
 def with_attackers(answer: Answer, found: Mapping[Setting, TunedAttack]) -> Answer:

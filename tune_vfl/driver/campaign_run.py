@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.driver.costs import Cost, owed_costs
 from tune_vfl.driver.progress import ProgressReport
 from tune_vfl.driver.reference_scores import ReferenceScores
-from tune_vfl.driver.search_packs import SearchPacks
 from tune_vfl.driver.sinks import Dispatcher, Sink, SinkObserver
+from tune_vfl.driver.source import SearchJobs
 from tune_vfl.driver.study_run import Observer, StudyRun
 from tune_vfl.driver.undefended import shared
 from tune_vfl.errors import TuneVflError
 from tune_vfl.evaluation.code import code_of
-from tune_vfl.execution import ray_session as cluster
-from tune_vfl.execution.capacity import Capacity, capacity_key
 from tune_vfl.execution.pack_sizes import BLIND_LANES, pack_size
-from tune_vfl.execution.sent_files import with_own_files
+from tune_vfl.execution.runner import Runner, leased
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.execution.tune_run import run_tune
 from tune_vfl.kernels.compiled import obstacle
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import StoredStudy
@@ -35,7 +31,6 @@ from tune_vfl.samplers.base import SAMPLERS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.execution.pack_searcher import PackSearcher
     from tune_vfl.ledger.lease import Lease
     from tune_vfl.records.plans import PlannedStudy
     from tune_vfl.records.studies import StudyRecord
@@ -80,10 +75,8 @@ def run_campaign(
     """
     name, spec = campaign.name, campaign.studies[0].spec
     place = storage_at(storage or spec.storage)
-    with ExitStack() as held:
-        held.enter_context(answered(lambda: f"{name}: left before anything was begun; the same command begins again"))
-        held.enter_context(cluster.quiet_tune())
-        lease = held.enter_context(place.lease(name, take_over=take_over, room=capacity_key(spec.resources)))
+    nothing_yet = f"{name}: left before anything was begun; the same command begins again"
+    with leased(name, place, spec.resources, lambda: nothing_yet, take_over=take_over) as lease:
         if lease.taken_from is not None:
             tell(f"{name!r} is taken over from {lease.taken_from}")
         ledgers = Ledger.of_campaign(campaign, place, lease)
@@ -176,24 +169,15 @@ class _Run:
         return stored
 
     def _search(self, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
-        begun = time.monotonic()
-        cluster.connect()
-        room = cluster.capacity_for(self._resources, self._lease)
-        room.packs()  # says that there is none, before anything waits for it
+        deadline = time.monotonic() + self._minutes * 60 if self._minutes else None
+        runner = self._runner()
+        most = runner.capacity()
         if progress:
             self._report = ProgressReport(self._name, [ledger.record() for ledger in self._ledgers])
         slow = self._without_machine_code()
         if lost:
             self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
-        observers: tuple[Observer, ...] = (
-            SinkObserver(self._ledgers, dispatcher),
-            *([self._report] if self._report else []),
-        )
-        for model in self._models:
-            model.observers = observers
-        deadline = begun + self._minutes * 60 if self._minutes else None
-        searcher = self._searcher(self._references(dispatcher), room, deadline, observers)
-        stopped = self._fit(searcher)
+        stopped = runner.run(self._source(dispatcher, most, deadline))
         if self._report:
             self._report.close()
         if not slow:  # the first search on a machine finds out as it goes
@@ -212,6 +196,18 @@ class _Run:
             why = "stopped" if stopped else "out of time"
             self._say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")
         return stopped and owed > 0
+
+    def _runner(self) -> Runner:
+        return Runner(
+            self._name,
+            self._lease,
+            self._resources,
+            self._work,
+            datasets=[ledger.cell.dataset for ledger in self._ledgers],
+            left=lambda: f"{self._name}: left at once; {_kept_by(self._name)}",
+            say=self._say,
+            stopping=lambda: self._report.progress.stopping() if self._report else "",
+        )
 
     def _gone(self, stored: Mapping[str, StudyRecord]) -> str:
         """Return what was told to the ledger and is not in it; empty where all of it is."""
@@ -235,25 +231,24 @@ class _Run:
             self._tell_all(dispatcher)
         return references
 
-    def _searcher(
-        self,
-        references: Sequence[ReferenceScores],
-        room: Capacity,
-        deadline: float | None,
-        observers: Sequence[Observer],
-    ) -> PackSearcher:
-        from tune_vfl.execution.pack_searcher import PackSearcher
-
+    def _source(self, dispatcher: Dispatcher, most: int, deadline: float | None) -> SearchJobs:
+        """Return the source of jobs, of which at most ``most`` run at once."""
+        observers: tuple[Observer, ...] = (
+            SinkObserver(self._ledgers, dispatcher),
+            *([self._report] if self._report else []),
+        )
+        for model in self._models:
+            model.observers = observers
+        references = self._references(dispatcher)
         waiting = {ledger.study.name: ledger.record().waiting for ledger in self._ledgers}
         everything = self._waiting() + sum(model.pending for model in self._models)
-        workers = min(room.packs(), everything)
+        workers = min(most, everything)
         for ledger in self._ledgers:
             trials = max(1, waiting[ledger.study.name])
             own = max(1, math.ceil(workers * trials / max(1, everything)))
             pack, blind_pack = self._packs(ledger, trials, own)
             self._studies.append(StudyRun(ledger, pack, observers, blind_pack))
-        source = SearchPacks(self._studies, references, self._models, self._costs, deadline)
-        return PackSearcher(source, room.packs, self._work.options)
+        return SearchJobs(self._studies, references, self._models, self._costs, deadline)
 
     def _packs(self, ledger: Ledger, trials: int, workers: int) -> tuple[int, int]:
         """Return the trials of a pack of a study, and those while its sampler ignores outcomes.
@@ -271,16 +266,3 @@ class _Run:
             pack_size(self._resources, trials=trials, **how),
             pack_size(self._resources, trials=blind, lanes=BLIND_LANES, **how),
         )
-
-    def _fit(self, searcher: PackSearcher) -> bool:
-        def stop() -> None:
-            searcher.stop()
-            if self._report:
-                self._report.say(self._report.progress.stopping())
-
-        with answered(lambda: f"{self._name}: left at once; {_kept_by(self._name)}", stop=stop) as signals:
-            checks = (self._lease.check, signals.check)
-            trainable = with_own_files(self._work.trainable, (ledger.cell.dataset for ledger in self._ledgers))
-            run_tune(searcher, trainable, self._resources, checks, self._say)
-        searcher.check_workers(self._name)
-        return searcher.stopped

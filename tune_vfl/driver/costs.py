@@ -6,15 +6,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.driver.side_measurements import SideMeasurement
-from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY
 from tune_vfl.driver.undefended import undefended
+from tune_vfl.execution.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tune_vfl.execution.trainable_spec import TrainableSpec
-    from tune_vfl.execution.worker_failures import Cause
     from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.outcome import Outcome
 
 
 def owed_costs(ledgers: Sequence[Ledger], work: TrainableSpec, say: Callable[[str], None]) -> list[Cost]:
@@ -48,18 +48,10 @@ class Cost(SideMeasurement):
         say: prints a message.
     """
 
-    tries = 1
-
     def __init__(self, ledger: Ledger, announce: Callable[[], None], say: Callable[[str], None]) -> None:
         super().__init__()
         self._ledger, self._announce, self._say = ledger, announce, say
         self._wanted = False
-
-    @property
-    def seconds_allowed(self) -> float | None:
-        """The time limit in seconds, of two trainings; None without a limit."""
-        minutes = self._ledger.cell.trial_minutes
-        return None if minutes is None else 2 * minutes * 60
 
     @property
     def wanted(self) -> bool:
@@ -67,28 +59,25 @@ class Cost(SideMeasurement):
         self._wanted = self._wanted or bool(self._ledger.record().ok)
         return self._wanted
 
-    def message(self) -> dict[str, Any]:
-        """Return the worker's configuration, see :mod:`trainables.base`."""
+    def job(self) -> Job:
+        """Return its two trainings, which may take twice the time of a trial."""
         if self.wanted:
             self._announce()
         cell, params = self._ledger.cell.with_params(self._ledger.space.typical)
-        plain = undefended(cell)
-        return {
-            "asks": "cost",
-            "cell": cell.model_dump_json(),
-            "params": [params],
-            "undefended": plain.model_dump_json(),
-            "data": self._ledger.study.data,
-        }
+        minutes = None if cell.trial_minutes is None else 2 * cell.trial_minutes
+        more = {"undefended": undefended(cell).model_dump_json()}
+        return Job(cell, self._ledger.study.data, {"": params}, asks="cost", minutes=minutes, more=more)
 
-    def _keep(self, answer: Any, /) -> None:
+    def learn(self, answer: Any, /) -> None:
+        """Store the cost, or say why there is none."""
         if "cost" in answer:
             self._ledger.set_cost(answer["cost"])
         else:
             self._unknown(answer["reason"])
 
-    def _fail(self, cause: Cause, /) -> None:
-        self._unknown({"memory": NO_MEMORY, "timeout": HUNG}.get(cause, DIED))
+    def fail(self, outcome: Outcome, /) -> None:
+        """Say why there is none."""
+        self._unknown(outcome.reason)
 
     def _unknown(self, why: str) -> None:
         self._say(f"the cost of {self._ledger.cell.defense} was not measured: {why}")

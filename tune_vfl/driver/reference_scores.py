@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.driver.side_measurements import SideMeasurement
 from tune_vfl.errors import UnreachableError
+from tune_vfl.execution.jobs import Job
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tune_vfl.driver.undefended import Undefended
-    from tune_vfl.execution.worker_failures import Cause
+    from tune_vfl.outcome import Outcome
 
 
 class ReferenceScores(SideMeasurement):
@@ -24,34 +25,27 @@ class ReferenceScores(SideMeasurement):
         then: called when they are measured.
 
     Raises:
-        UnreachableError: from :meth:`lose`, when its workers died again and again.
+        UnreachableError: from :meth:`lose`, when its workers failed again and again.
     """
-
-    seconds_allowed: float | None = None
 
     def __init__(self, model: Undefended, name: str, then: Callable[[], None]) -> None:
         super().__init__()
         self._model, self._name, self._then = model, name, then
         self.over = model.references is not None
 
-    def message(self) -> dict[str, Any]:
-        """Return the worker's configuration, see :mod:`trainables.base`."""
+    def job(self) -> Job:
+        """Return their measurement."""
         first = self._model.first
-        return {"asks": "references", "cell": first.cell.model_dump_json(), "params": [], "data": first.study.data}
+        return Job(first.cell, first.study.data, {"": {}}, asks="references")
 
-    def _keep(self, answer: Any, /) -> None:
+    def learn(self, answer: Any, /) -> None:
+        """Store them with each study."""
         self._model.set_references(References.model_validate(answer["references"]), (answer["guess"], 1.0))
         self._then()
 
-    def _fail(self, cause: Cause, /) -> None:
-        if cause == "memory":
-            raise UnreachableError(
-                f"{self._name!r}: the machine ran out of memory while a worker measured what attacks are compared "
-                f"with, {self.tries} times; close what else needs memory there, or give it a larger one, and start "
-                "the same command again"
-            )
+    def fail(self, outcome: Outcome, /) -> None:
+        """End the search: no trial can be scored without them."""
         raise UnreachableError(
-            f"{self._name!r}: the worker that measures what attacks are compared with died {self.tries} times, as it "
-            "does where the machine has no memory for it; give it more room, or run 'tune-vfl doctor', and start the "
-            "same command again"
+            f"{self._name!r}: what attacks are compared with could not be measured: {outcome.reason}; close what else "
+            "needs memory there, give each worker more room, or run 'tune-vfl doctor', and start the same command again"
         )

@@ -1,31 +1,27 @@
-"""Measurements beside a search's trials, each a pack of its own."""
+"""Measurements beside a search's trials, each a job of its own."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from tune_vfl.execution.jobs import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from tune_vfl.execution.jobs import Job
+    from tune_vfl.outcome import Outcome
 
-    from tune_vfl.execution.worker_failures import Cause
 
-
-class SideMeasurement(ABC):
+class SideMeasurement(Queue):
     """A measurement that runs once, and again after its worker failed.
 
     Attributes:
-        trials: the number of trials in its pack.
-        tries: the number of dead workers after which it has failed.
         over: it has an answer, or has failed.
     """
 
-    trials: ClassVar[int] = 0
-    tries: ClassVar[int] = 3
-
     def __init__(self) -> None:
-        self.over = False
-        self._running, self._deaths = False, 0
+        super().__init__()
+        self.over = self._begun = False
 
     @property
     def wanted(self) -> bool:
@@ -35,39 +31,35 @@ class SideMeasurement(ABC):
     @property
     def pending(self) -> bool:
         """Whether it is neither over nor running."""
-        return not self.over and not self._running
+        return not self.over and (bool(self.waiting) or not self._begun)
 
-    def start(self) -> None:
-        """Note that it runs."""
-        self._running = True
+    def next_job(self, _job_id: str = "", /) -> Job | None:
+        """Start it; None where it is not pending."""
+        if not self.pending:
+            return None
+        if not self._begun:
+            self._begun = True
+            self.waiting.append(self.job())
+        return self.waiting.popleft()
 
-    def end(self, sent: Sequence[Any], /) -> None:
+    def keep(self, _job: Job, _key: Any, answer: Any, /) -> None:
         """Store its answer."""
-        (answer,) = sent
         self.over = True
-        self._keep(answer)
+        self.learn(answer)
 
-    def lose(self, cause: Cause, /) -> None:
-        """Retry it after a failed worker, up to ``tries`` times; a lost machine does not count, a timeout is final."""
-        self._running = False
-        self._deaths += cause != "node"
-        if cause == "timeout" or self._deaths >= self.tries:
-            self.over = True
-            self._fail(cause)
-
-    @property
-    @abstractmethod
-    def seconds_allowed(self) -> float | None:
-        """The time limit in seconds; None without a limit."""
+    def give_up(self, _job: Job, _key: Any, outcome: Outcome, /) -> None:
+        """Store why there is no answer."""
+        self.over = True
+        self.fail(outcome)
 
     @abstractmethod
-    def message(self) -> dict[str, Any]:
-        """Return the worker's configuration, see :mod:`trainables.base`."""
+    def job(self) -> Job:
+        """Return what a worker has to do."""
 
     @abstractmethod
-    def _keep(self, answer: Any, /) -> None:
-        """Store a worker's answer."""
+    def learn(self, answer: Any, /) -> None:
+        """Store the answer."""
 
     @abstractmethod
-    def _fail(self, cause: Cause, /) -> None:
+    def fail(self, outcome: Outcome, /) -> None:
         """Store that there is no answer."""

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tune_vfl.driver.proposals import Proposals
-from tune_vfl.execution.pack_sizes import seconds_of, shortened
-from tune_vfl.outcome import Outcome, read_outcome
+from tune_vfl.execution.jobs import Job
+from tune_vfl.execution.pack_sizes import shortened
+from tune_vfl.outcome import read_outcome
 from tune_vfl.samplers.base import SAMPLERS
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.execution.worker_failures import Cause
-    from tune_vfl.ledger.ledger import Ledger, Lost
+    from tune_vfl.execution.losses import Cause
+    from tune_vfl.ledger.ledger import Ledger
+    from tune_vfl.outcome import Outcome
     from tune_vfl.records.studies import TrialRecord
-
-DIED = "its worker process died"
-HUNG = "its worker did not come back, stuck in compiled code, and was killed"
-NODE_GONE = "the machine that it ran on went away"
-NO_MEMORY = "its worker was ended because the machine ran out of memory"
 
 
 class Observer(Protocol):
@@ -34,42 +31,6 @@ class Observer(Protocol):
 
     def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
         """Note that the undefended model of these studies was measured."""
-
-
-class TrialPack(NamedTuple):
-    """Trials of a study for one worker.
-
-    Attributes:
-        study: the study.
-        numbers: the trials' numbers.
-        params: the trials' parameters.
-    """
-
-    study: StudyRun
-    numbers: Sequence[int]
-    params: Sequence[dict[str, Any]]
-
-    @property
-    def trials(self) -> int:
-        """The number of trials."""
-        return len(self.numbers)
-
-    @property
-    def seconds_allowed(self) -> float | None:
-        """The time limit in seconds; None without a limit."""
-        return seconds_of(len(self.numbers), self.study.trial_minutes)
-
-    def message(self) -> dict[str, Any]:
-        """Return the worker's configuration, see :mod:`trainables.base`."""
-        return self.study.message(self.params)
-
-    def end(self, sent: Sequence[Any], /) -> None:
-        """Store the outcomes."""
-        self.study.end(self.numbers, sent)
-
-    def lose(self, cause: Cause, /) -> None:
-        """Store that the worker failed."""
-        self.study.lose(self.numbers, cause)
 
 
 class StudyRun:
@@ -106,10 +67,10 @@ class StudyRun:
         """Whether a trial of it can start now."""
         return self._pending > 0 and not self.exhausted
 
-    def next_pack(self, pack_id: str) -> TrialPack | None:
+    def next_job(self, job_id: str, /) -> Job | None:
         """Start a pack of trials and store them as running; None where the space has nothing new."""
         size = max(self._pack, min(self._blind_pack, self._blind))
-        started = self._proposals.ask(min(size, self._pending), pack_id)
+        started = self._proposals.ask(min(size, self._pending), job_id)
         self.exhausted = not started
         if not started:
             return None
@@ -117,52 +78,35 @@ class StudyRun:
         self.taken += len(started)
         for observer in self._observers:
             observer.on_ask(self.name, len(started))
-        return TrialPack(self, [trial.number for trial in started], [trial.params for trial in started])
+        cell, settings = self._ledger.cell, {trial.number: trial.params for trial in started}
+        more = {"references": (self._ledger.references or References()).model_dump_json()}
+        return Job(cell, self._ledger.study.data, settings, minutes=cell.trial_minutes, more=more)
 
-    @property
-    def trial_minutes(self) -> float | None:
-        """The time limit of one trial; None without a limit."""
-        return self._ledger.cell.trial_minutes
-
-    def message(self, params: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return a worker's configuration for settings, see :mod:`trainables.base`."""
-        references = self._ledger.references or References()
-        cell = self._ledger.cell.model_dump_json()
-        data = self._ledger.study.data
-        return {"cell": cell, "params": list(params), "references": references.model_dump_json(), "data": data}
-
-    def end(self, numbers: Sequence[int], sent: Sequence[Any]) -> None:
+    def store(self, job: Job, answers: Sequence[Any], /) -> None:
         """Store the outcomes of a pack."""
-        outcomes = {number: read_outcome(raw) for number, raw in zip(numbers, sent, strict=True)}
+        outcomes = {number: read_outcome(raw) for number, raw in zip(job.settings, answers, strict=True)}
         for record in self._ledger.tell_together(outcomes):
-            self._store(record)
+            self._learn(record)
 
-    def lose(self, numbers: Sequence[int], cause: Cause) -> None:
-        """Store that the worker of a pack failed: a single trial may end by it, several are retried."""
-        if cause == "timeout" and len(numbers) == 1:
-            timeout = Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self._ledger.cell.trial_minutes}")
-            self._store(self._ledger.tell(numbers[0], timeout))
-        elif cause == "timeout":
-            self._lose(numbers, "worker", HUNG)
-        elif cause == "memory" and len(numbers) > 1:
-            self._limit(-(-len(numbers) // 2))
-            self._lose(numbers, "memory", NO_MEMORY)
-        elif cause == "memory":
-            self._lose(numbers, "worker", NO_MEMORY, ends_as="oom")
-        elif cause == "node":
-            self._lose(numbers, "node", NODE_GONE)
-        else:
-            self._lose(numbers, "worker", DIED)
+    def lose(self, job: Job, cause: Cause, /) -> None:
+        """Store that the worker of a pack failed; its trials are asked again, or end.
 
-    def _lose(self, numbers: Sequence[int], lost: Lost, why: str, ends_as: Literal["error", "oom"] = "error") -> None:
-        for number in numbers:
-            self._store(self._ledger.lose(number, lost, why, ends_as=ends_as))
+        Losses are counted in the ledger, so that those of earlier runs count too.
+        """
+        loss = job.loss(cause)
+        if loss.counts_as == "memory":
+            self._limit(loss.together)
+        for number in job.settings:
+            outcome = loss.outcome(1 + self._ledger.losses_before(number, loss.counts_as))
+            lost = None if outcome.outcome == "timeout" else loss.counts_as
+            self._learn(self._ledger.tell(number, outcome, lost))
 
     def _limit(self, most: int) -> None:
         """Limit the size of later packs."""
         self._pack, self._blind_pack = min(self._pack, most), min(self._blind_pack, most)
 
-    def _store(self, record: TrialRecord | None) -> None:
+    def _learn(self, record: TrialRecord | None) -> None:
+        """Note a trial that has an outcome now; None was known before."""
         if record is None:
             return
         again = record.outcome.outcome == "preempted"

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.side_measurements import SideMeasurement
-from tune_vfl.driver.study_run import DIED, HUNG, NO_MEMORY, Observer
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES, Ledger
-from tune_vfl.outcome import MACHINE_FAILURES, Outcome, read_outcome
+from tune_vfl.driver.study_run import Observer
+from tune_vfl.execution.jobs import Job
+from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.outcome import MACHINE_FAILURES, Outcome
 from tune_vfl.spec.cell import Cell, References
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tune_vfl.execution.worker_failures import Cause
 
 
 def undefended(cell: Cell) -> Cell:
@@ -35,8 +34,6 @@ class Undefended(SideMeasurement):
         cell: the evaluation settings.
         observers: called after the measurement.
     """
-
-    tries = MAX_WORKER_LOSSES
 
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
         super().__init__()
@@ -67,32 +64,18 @@ class Undefended(SideMeasurement):
             if ledger.references is None:
                 ledger.set_references_and_reference_point(references, reference_point)
 
-    @property
-    def seconds_allowed(self) -> float | None:
-        """The time limit in seconds; None without a limit."""
-        minutes = self.cell.trial_minutes
-        return None if minutes is None else minutes * 60
+    def job(self) -> Job:
+        """Return its training."""
+        more = {"references": (self.references or References()).model_dump_json()}
+        return Job(self.cell, self.first.study.data, {"": {}}, minutes=self.cell.trial_minutes, more=more)
 
-    def message(self) -> dict[str, Any]:
-        """Return the worker's configuration, see :mod:`trainables.base`."""
-        references = self.references or References()
-        return {
-            "cell": self.cell.model_dump_json(),
-            "params": [{}],
-            "references": references.model_dump_json(),
-            "data": self.first.study.data,
-        }
+    def learn(self, answer: Outcome, /) -> None:
+        """Store the outcome with each study."""
+        self._tell(answer)
 
-    def _keep(self, answer: Any, /) -> None:
-        self._tell(read_outcome(answer))
-
-    def _fail(self, cause: Cause, /) -> None:
-        if cause == "timeout":
-            self._tell(Outcome.failed("timeout", f"{HUNG}, over trial_minutes = {self.cell.trial_minutes}"))
-        elif cause == "memory":
-            self._tell(Outcome.failed("oom", f"{NO_MEMORY}, {self.tries} times"))
-        else:
-            self._tell(Outcome.failed("error", f"{DIED} {self.tries} times"))
+    def fail(self, outcome: Outcome, /) -> None:
+        """Store the failure with each study; the next run measures the model again."""
+        self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:
         self._give(outcome)

@@ -1,1 +1,1 @@
-"""Packs of trials in Ray's workers: sessions, capacity, time limits, failures. Nothing else imports Ray to run work."""
+"""Jobs in Ray's workers: runner, queue, retries, capacity, time limits. Nothing else imports Ray to run work."""

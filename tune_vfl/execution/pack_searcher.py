@@ -1,4 +1,4 @@
-"""Ray Tune's searcher: take packs from a source, and return answers and failures of workers to each pack.
+"""Ray Tune's searcher: take jobs from a source, and return answers and failures of workers to it.
 
 The searcher lives in the driver alone. Tune pickles it to restore an experiment, which never happens here: a search
 that is resumed makes a new searcher for the trials that the ledger lacks.
@@ -6,68 +6,37 @@ that is resumed makes a new searcher for the trials that the ledger lacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from ray.tune.search.searcher import Searcher
 
 from tune_vfl.errors import TuneVflError
 from tune_vfl.evaluation.code import bytes_of_code
 from tune_vfl.execution import watchdogs
-from tune_vfl.execution.worker_failures import Cause
-from tune_vfl.ledger.ledger import MAX_WORKER_LOSSES
+from tune_vfl.execution.jobs import Flight, Job, Source
+from tune_vfl.execution.losses import MAX_LOSSES_IN_A_ROW, Cause
 from tune_vfl.machine.version import VERSION
-
-# The limit of lost packs in a row, without an answer between them: workers cannot run here.
-_MAX_LOSSES_IN_A_ROW = 4 * MAX_WORKER_LOSSES
-
-
-class WorkerPack(Protocol):
-    """Work for one call of a worker."""
-
-    @property
-    def trials(self) -> int:
-        """The number of trials in it; 0 for another measurement."""
-
-    @property
-    def seconds_allowed(self) -> float | None:
-        """The time limit in seconds; None without a limit."""
-
-    def message(self) -> dict[str, Any]:
-        """Return the configuration of the trainable, without its options; see :mod:`trainables.base`."""
-
-    def end(self, sent: Sequence[Any], /) -> None:
-        """Store the worker's answers."""
-
-    def lose(self, cause: Cause, /) -> None:
-        """Store that the worker failed."""
-
-
-class PackSource(Protocol):
-    """The order of packs: a search's studies, or a confirmation's phases."""
-
-    def next_pack(self, pack_id: str, /) -> WorkerPack | None:
-        """Return the next pack; None while only the end of a running pack may bring one."""
 
 
 class PackSearcher(Searcher):  # type: ignore[misc]
-    """Suggests packs to Ray Tune until the source has none and none is running.
+    """Suggests jobs to Ray Tune, which calls each a trial, until the source has none and none is running.
 
     Args:
-        source: the packs.
-        capacity: returns the current limit of parallel packs.
+        source: the jobs.
+        capacity: returns the current limit of parallel jobs.
         options: the trainable's.
 
     Attributes:
-        stopped: no more packs are suggested.
-        failure: the first exception of the source, of a pack or of a worker.
+        stopped: no more jobs are suggested.
+        failure: the first exception of the source or of a worker.
     """
 
-    def __init__(self, source: PackSource, capacity: Callable[[], int], options: Mapping[str, Any]) -> None:
+    def __init__(self, source: Source, capacity: Callable[[], int], options: Mapping[str, Any]) -> None:
         super().__init__(metric=None, mode=None)
         self._source, self._capacity, self._options = source, capacity, options
-        self._running: dict[str, WorkerPack] = {}
+        self._running: dict[str, Job] = {}
         self._losses_in_a_row = 0
         self.stopped = False
         self.failure: Exception | None = None
@@ -77,13 +46,13 @@ class PackSearcher(Searcher):  # type: ignore[misc]
         return (Searcher, ())
 
     def stop(self) -> None:
-        """Suggest no more packs; the outcomes of running packs are still stored."""
+        """Suggest no more jobs; the answers of running ones are still stored."""
         self.stopped = True
 
     @property
     def _hopeless(self) -> bool:
         """Whether workers die one after another."""
-        return self._losses_in_a_row >= _MAX_LOSSES_IN_A_ROW
+        return self._losses_in_a_row >= MAX_LOSSES_IN_A_ROW
 
     def check_workers(self, name: str) -> None:
         """Refuse to call a run finished that ended because its workers died.
@@ -106,69 +75,70 @@ class PackSearcher(Searcher):  # type: ignore[misc]
             raise
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next pack, None while only running packs may bring more work, FINISHED at the end."""
+        """Return the next job, None while only running ones may bring more work, FINISHED at the end."""
         with self._keep_failure():
             return self._suggest(trial_id)
 
-    def _suggest(self, pack_id: str) -> dict[str, Any] | str | None:
-        if self.failure is not None:  # raised while an answer was stored, which Tune takes for the pack's failure
+    def _suggest(self, job_id: str) -> dict[str, Any] | str | None:
+        if self.failure is not None:  # raised while an answer was stored, which Tune takes for the job's failure
             raise self.failure
         if self.stopped or self._hopeless:
             return str(Searcher.FINISHED)
-        if len(self._running) >= self._capacity():
+        flight = Flight(tuple(self._running.values()), self._capacity())
+        if len(flight.running) >= flight.most:
             return None
-        pack = self._source.next_pack(pack_id)
-        if pack is None:  # a running pack may still be lost and come again
+        job = self._source.next_job(job_id, flight)
+        if job is None:  # a running job may still be lost and come again
             return None if self._running else str(Searcher.FINISHED)
-        self._running[pack_id] = pack
+        self._running[job_id] = job
         driver = {"version": VERSION, "code": bytes_of_code(), "options": dict(self._options)}
-        return {**pack.message(), **driver, "seconds": self.time_limit(pack_id)}
+        return {**job.message(), **driver, "seconds": self.time_limit(job_id)}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Store a pack's outcomes."""
+        """Store a job's answers."""
         self.on_trial_complete(trial_id, result)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Store a pack's outcomes. A second call for the same pack changes nothing.
+        """Store a job's answers. A second call for the same job changes nothing.
 
         Tune does not give the cause of a failure here; :meth:`fail` gets it.
         """
         sent = (result or {}).get("outcomes")
         if error or sent is None or self.failure is not None:
             return
-        pack = self._running.pop(trial_id, None)
-        if pack is not None:
+        job = self._running.pop(trial_id, None)
+        if job is not None:
             self._losses_in_a_row = 0
             with self._keep_failure():
                 failed = next((answer for answer in sent if isinstance(answer, Exception)), None)
                 if failed is not None:
                     raise failed
-                pack.end(sent)
+                self._source.store(job, sent)
 
     def time_limit(self, trial_id: str) -> float | None:
-        """Return the seconds that a running pack may take; None without a limit."""
-        pack = self._running.get(trial_id)
-        if pack is None or pack.seconds_allowed is None:
+        """Return the seconds that a running job may take; None without a limit."""
+        job = self._running.get(trial_id)
+        if job is None or job.seconds_allowed is None:
             return None
-        return pack.seconds_allowed + watchdogs.GRACE_SECONDS
+        return job.seconds_allowed + watchdogs.GRACE_SECONDS
 
     def fail(self, trial_id: str, cause: Cause) -> int:
-        """Store that the worker of a pack failed.
+        """Store that the worker of a job failed.
 
         Returns:
-            The number of trials in the pack; another measurement counts as one.
+            The number of settings in the job.
         """
-        pack = self._running.pop(trial_id, None)
-        if pack is None or self.failure is not None:
+        job = self._running.pop(trial_id, None)
+        if job is None or self.failure is not None:
             return 0
-        # A node that went away says nothing about its packs, and a timeout is the pack's own.
+        # A node that went away says nothing about its jobs, and a timeout is the job's own.
         self._losses_in_a_row += cause in ("crash", "memory")
         with self._keep_failure():
-            pack.lose(cause)
-        return max(1, pack.trials)
+            self._source.lose(job, cause)
+        return len(job.settings)
 
     def fail_all(self, cause: Cause) -> None:
-        """Store that the workers of all running packs failed."""
+        """Store that the workers of all running jobs failed."""
         for trial_id in list(self._running):
             self.fail(trial_id, cause)
 

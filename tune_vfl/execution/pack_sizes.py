@@ -39,18 +39,6 @@ def pack_size(resources: Resources, *, trials: int, seeds: int, workers: int, mo
     return max(1, min(largest, math.ceil(trials / max(1, rounds * workers))))
 
 
-def seconds_of(trials: int, minutes: float | None) -> float | None:
-    """Return the time limit of a pack in seconds; None without a limit.
-
-    A pack that fails is retried trial by trial, each with its own limit.
-
-    Args:
-        trials: the number in the pack.
-        minutes: the limit of one trial.
-    """
-    return None if minutes is None else minutes * 60 * (2 * trials if trials > 1 else 1)
-
-
 def shortened(size: int, seconds_per_trial: float) -> int:
     """Return the pack size that keeps a pack within :data:`LONGEST_PACK_SECONDS`."""
     if seconds_per_trial <= 0:

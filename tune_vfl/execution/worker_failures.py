@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from ray.exceptions import OutOfMemoryError
 
+from tune_vfl.execution.losses import Cause
 from tune_vfl.execution.watchdogs import DriverCallback
-
-Cause = Literal["crash", "timeout", "node", "memory"]
 
 NODE_SECONDS = 30.0
 """How long Ray may take to declare a node dead."""

@@ -6,7 +6,6 @@ trials that run. Parameters are chosen by :mod:`tune_vfl.driver.proposals`.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -29,11 +28,6 @@ from tune_vfl.records.measure import other_code, refuse_other_code
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import TrialRecord
 from tune_vfl.spec.cell import References
-
-# A trial whose worker died this often is not asked again: it ends as an error.
-MAX_WORKER_LOSSES = 3
-# So is one whose machine went away so often: it may be what takes the machine down.
-MAX_NODE_LOSSES = 10
 
 # What was lost with a trial: the driver that asked it; its worker, which it may have killed itself; the machine that it
 # ran on; or a pack that did not fit into memory as a whole.
@@ -270,17 +264,12 @@ class Ledger(StudyReader):
             "finished": moment,
         }
 
-    def lose(
-        self, number: int, lost: Lost, reason: str, *, ends_as: Literal["error", "oom"] = "error"
-    ) -> TrialRecord | None:
-        """Store a trial whose process died as ``preempted``, or as ``ends_as`` after too many deaths of workers."""
-        losses = 1 + self._losses_before(number, lost)
-        if losses >= {"worker": MAX_WORKER_LOSSES, "node": MAX_NODE_LOSSES}.get(lost, math.inf):
-            return self.tell(number, Outcome.failed(ends_as, f"{reason} ({losses} times with these parameters)"), lost)
+    def lose(self, number: int, lost: Lost, reason: str) -> TrialRecord | None:
+        """Store a trial whose process died as ``preempted``, so that it is asked again."""
         return self.tell(number, Outcome.failed("preempted", reason), lost)
 
-    def _losses_before(self, number: int, lost: Lost) -> int:
-        """Return the number of losses of the same kind among the trials that this one repeats."""
+    def losses_before(self, number: int, lost: Lost) -> int:
+        """Return the number of losses of one kind among the trials that this one repeats, of all runs."""
         repeating = or_(trials.c.retry_of.is_not(None), trials.c.lost.is_not(None), trials.c.number == number)
         chains = select(trials.c.number, trials.c.retry_of, trials.c.lost)
         wanted = chains.where(trials.c.study == self.study.name, repeating)

@@ -1,23 +1,21 @@
-"""Run the evaluations of a published table over Ray, as a confirmation runs its trainings."""
+"""Run the evaluations of a published table that are owed, and keep each seed."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import StudyError, UnknownNameError
-from tune_vfl.execution import ray_session as cluster
-from tune_vfl.execution.capacity import capacity_key
+from tune_vfl.execution.runner import Runner, leased
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.execution.tune_run import run_tune
 from tune_vfl.ledger.lease import LeaseLostError
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.machine.signals import answered
 from tune_vfl.papers.owed import Plan, plan
 from tune_vfl.papers.reading import find_table
 from tune_vfl.papers.results import Kept, TableResults, of_any_table, read_results, write_results
-from tune_vfl.papers.trainings import Trainings
+from tune_vfl.papers.source import TableJobs
 from tune_vfl.spec import Resources
 
 if TYPE_CHECKING:
@@ -82,12 +80,13 @@ def reproduce(
         write_results(folder, results)
     if minutes == 0 or not any(one.seeds for one in found.owed):
         return Reproduced(results, found.refused)
-
-    def trainings(workers: Callable[[], int]) -> Trainings:
-        keep, seconds = (lambda now: write_results(folder, now)), None if minutes is None else minutes * 60
-        return Trainings(results, found.owed, write=keep, workers=workers, seconds=seconds, say=say)
-
-    return _run(name, found, trainings, Resources(gpu=gpu), work or _real())
+    seconds = None if minutes is None else minutes * 60
+    source = TableJobs(results, found.owed, write=lambda now: write_results(folder, now), seconds=seconds, say=say)
+    resources, datasets = Resources(gpu=gpu), [one.cell.dataset for one in found.owed]
+    with _only_one(name, resources) as lease:
+        runner = Runner(name, lease, resources, work or _real(), datasets, partial(_left, name), say)
+        stopped = runner.run(source)
+    return Reproduced(source.results, {**found.refused, **source.refused}, source.failed, stopped)
 
 
 def _borrowed(found: Plan, results: TableResults) -> dict[str, Kept]:
@@ -95,31 +94,6 @@ def _borrowed(found: Plan, results: TableResults) -> dict[str, Kept]:
     there = {label: set(kept.seeds) for label, kept in results.evaluations.items()}
     kept = {one.evaluation.label: one.kept for one in found.owed}
     return {label: one for label, one in kept.items() if set(one.seeds) - there.get(label, set())}
-
-
-def _run(
-    name: str, found: Plan, source: Callable[[Callable[[], int]], Trainings], resources: Resources, work: TrainableSpec
-) -> Reproduced:
-    """Run all packs of a source, which is made once it is known how many run at once."""
-    from tune_vfl.execution.pack_searcher import PackSearcher
-
-    stopped = False
-    with answered(lambda: _left(name)), cluster.quiet_tune(), _only_one(name, resources) as lease:
-        cluster.connect()
-        capacity = cluster.capacity_for(resources, lease).packs
-        trainings = source(capacity)
-        searcher = PackSearcher(trainings, capacity, work.options)
-
-        def stop() -> None:
-            nonlocal stopped
-            stopped = True
-            searcher.stop()
-            trainings.say("stopping: what runs now is finished and kept; press Ctrl-C again to leave at once")
-
-        with answered(lambda: _left(name), stop=stop) as signals:
-            run_tune(searcher, work.trainable, resources, (lease.check, signals.check), trainings.say)
-        searcher.check_workers(name)
-    return Reproduced(trainings.results, {**found.refused, **trainings.refused}, trainings.failed, stopped)
 
 
 def _real() -> TrainableSpec:
@@ -135,7 +109,7 @@ def _only_one(name: str, resources: Resources) -> Iterator[Lease]:
         StudyError: while another process does.
     """
     try:
-        with storage_at(None).lease(f"reproduce {name}", room=capacity_key(resources)) as lease:
+        with leased(f"reproduce {name}", storage_at(None), resources, partial(_left, name)) as lease:
             yield lease
     except LeaseLostError:
         raise

@@ -1,9 +1,10 @@
-"""The order of a search's packs, without workers."""
+"""The order of a search's jobs, without workers."""
 
 from types import SimpleNamespace
 
 from tests.helpers.side_measurements import Asking, Empty
-from tune_vfl.driver.search_packs import SearchPacks
+from tune_vfl.driver.source import SearchJobs
+from tune_vfl.execution.jobs import Flight
 from tune_vfl.execution.pack_searcher import PackSearcher
 
 
@@ -18,7 +19,7 @@ def started(searcher, name):
 def test_references_come_first_and_undefended_models_hold_up_no_trial():
     study = Empty()
     kinds = {kind: [Asking(kind), Asking(kind)] for kind in ("references", "undefended", "costs")}
-    searcher = PackSearcher(SearchPacks([study], **kinds), lambda: 8, {})
+    searcher = PackSearcher(SearchJobs([study], **kinds), lambda: 8, {})
     first = started(searcher, "first")
     assert [pack["asks"] for pack in first.values()] == ["references", "references", "costs", "costs"]
     searcher.on_trial_complete("first0", {"outcomes": ["answer"]})
@@ -35,9 +36,8 @@ def test_references_come_first_and_undefended_models_hold_up_no_trial():
 
 def test_the_study_with_the_fewest_trials_comes_next_while_it_has_pending_ones():
     def study(name, taken, *, pending=True):
-        pack = SimpleNamespace(seconds_allowed=None, message=lambda: {"of": name})
-        return SimpleNamespace(name=name, taken=taken, has_pending=pending, next_pack=lambda _id: pack)
+        return SimpleNamespace(taken=taken, has_pending=pending, next_job=lambda _id: f"job of {name}")
 
     studies = [study("a", 3), study("b", 1), study("c", 0, pending=False)]
-    assert SearchPacks(studies).next_pack("x").message()["of"] == "b"
-    assert SearchPacks(studies[2:]).next_pack("x") is None
+    assert SearchJobs(studies).next_job("x", Flight()) == "job of b"
+    assert SearchJobs(studies[2:]).next_job("x", Flight()) is None

@@ -1,0 +1,65 @@
+"""The jobs of a search in their order: reference scores, undefended models, trials, costs of defenses."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tune_vfl.driver.side_measurements import SideMeasurement
+    from tune_vfl.driver.study_run import StudyRun
+    from tune_vfl.execution.jobs import Flight, Job
+    from tune_vfl.execution.losses import Cause
+
+    Part = StudyRun | SideMeasurement
+
+
+@dataclass(frozen=True)
+class SearchJobs:
+    """A source of jobs, see :class:`tune_vfl.execution.jobs.Source`.
+
+    Attributes:
+        studies: the source of trials; the study with the fewest trials comes next.
+        references: the reference scores of attacks; no training but that of a cost starts before they are measured.
+        undefended: the models that the studies are compared with; they start before the next trial.
+        costs: of the studies' defenses, measured while no trial can start.
+        deadline: the moment (``time.monotonic``) after which no trial starts; None without one.
+    """
+
+    studies: Sequence[StudyRun]
+    references: Sequence[SideMeasurement] = field(default=())
+    undefended: Sequence[SideMeasurement] = field(default=())
+    costs: Sequence[SideMeasurement] = field(default=())
+    deadline: float | None = None
+    _running: dict[Job, Part] = field(default_factory=dict, init=False)
+
+    def next_job(self, job_id: str, _flight: Flight, /) -> Job | None:
+        """Return the next job; None while only the end of a running one may bring one."""
+        for part in self._order():
+            if job := part.next_job(job_id):
+                self._running[job] = part
+                return job
+        return None
+
+    def store(self, job: Job, answers: Sequence[Any], /) -> None:
+        """Store a worker's answers."""
+        self._running.pop(job).store(job, answers)
+
+    def lose(self, job: Job, cause: Cause, /) -> None:
+        """Note that the worker of a job failed."""
+        self._running.pop(job).lose(job, cause)
+
+    def _order(self) -> Iterator[Part]:
+        """Yield the parts that may start a job now, the first one first."""
+        known = all(measurement.over for measurement in self.references)
+        if self.deadline is None or time.monotonic() <= self.deadline:
+            yield from self.undefended if known else self.references
+            while known and (study := self._next_study()):
+                yield study
+        yield from (cost for cost in self.costs if cost.wanted or not known)
+
+    def _next_study(self) -> StudyRun | None:
+        return min((s for s in self.studies if s.has_pending), key=lambda s: s.taken, default=None)
