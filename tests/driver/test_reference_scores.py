@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.driver.campaign_run import run_campaign
-from tune_vfl.driver.reference_scores import ReferenceScores
+from tune_vfl.driver.reference_scores import ReferenceScores, alike
 from tune_vfl.errors import DataError, TuneVflError, UnknownNameError
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import open_study
+from tune_vfl.spec.cell import References
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -87,3 +89,29 @@ def test_ctrl_c_lets_it_end_and_the_next_run_has_it(workers, tmp_path, monkeypat
     go(SimulatedTrainable, tmp_path)
     assert len(started) == 1, "it was kept"
     assert [len(study.ok) for study in open_study("c").record().studies] == [3, 3]
+
+
+def test_studies_whose_attacks_reach_the_same_without_messages_share_one() -> None:
+    asked = {
+        "laplace": ["pmc", {"name": "grad_cluster", "average": 2}],
+        "gaussian": ["pmc", "grad_cluster"],
+        "iso": ["pmc"],
+        "marvell": [{"name": "pmc", "aux_per_class": 3}],
+        "geno": ["mean"],
+        "max_norm": ["norm"],
+    }
+    ledgers = [open_ledger(name, attacks=attacks) for name, attacks in asked.items()]
+    names = [[ledger.study.name for ledger in group] for group in alike(ledgers)]
+    assert names == [["laplace", "gaussian", "iso"], ["marvell"], ["geno"], ["max_norm"]], (
+        "an attack that reads messages alone has no part in it, but that there is one that is no oracle"
+    )
+
+
+def test_what_one_study_knows_the_others_are_given() -> None:
+    ledgers, references = [open_ledger("one"), open_ledger("other")], References(r_lower={"norm": [0.5, 0.6]})
+    ledgers[1].set_references_and_reference_point(references, (0.6, 1.0))
+    measurement = ReferenceScores(ledgers, "c", lambda: None)
+    assert measurement.over
+    assert [(ledger.references, ledger.reference_point) for ledger in ledgers] == [(references, (0.6, 1.0))] * 2
+    measurement.keep({"references": References().model_dump(), "guess": 0.1})
+    assert ledgers[0].references == references, "it is measured once"

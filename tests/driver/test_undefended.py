@@ -71,17 +71,12 @@ def test_what_was_measured_is_kept_with_each_study_and_told_once() -> None:
 
 
 def test_what_one_study_knows_the_others_are_given() -> None:
-    ledgers, references = two(), References(r_lower={"norm": [0.5, 0.6]})
+    ledgers = two()
     ledgers[1].set_baseline(MODEL)
-    ledgers[1].set_references_and_reference_point(references, (0.6, 1.0))
     model = Undefended(ledgers)
     assert model.over
     assert not model.pending
     assert [ledger.baseline for ledger in ledgers] == [MODEL, MODEL]
-    assert model.references == references
-    assert [ledger.reference_point for ledger in ledgers] == [(0.6, 1.0), (0.6, 1.0)]
-    model.set_references(References(), (0.1, 1.0))
-    assert model.references == references, "it is measured once"
 
 
 @pytest.mark.parametrize("outcome", ["error", "oom", "timeout", "preempted"])

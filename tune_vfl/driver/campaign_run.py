@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tune_vfl.driver.costs import Cost, owed_costs
 from tune_vfl.driver.progress import ProgressReport
-from tune_vfl.driver.reference_scores import ReferenceScores
+from tune_vfl.driver.reference_scores import ReferenceScores, alike
 from tune_vfl.driver.sinks import Dispatcher, Sink, SinkObserver
 from tune_vfl.driver.source import SearchJobs
 from tune_vfl.driver.study_run import Observer, StudyRun
@@ -226,7 +226,7 @@ class _Run:
                 if self._report:
                     self._report.progress.follow([ledger.record() for ledger in self._ledgers])
 
-        references = [ReferenceScores(model, self._name, known) for model in self._models]
+        references = [ReferenceScores(group, self._name, known) for group in alike(self._ledgers)]
         if all(measurement.over for measurement in references):
             self._tell_all(dispatcher)
         return references

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.attacks.base import build_attack
 from tune_vfl.driver.side_measurements import SideMeasurement
+from tune_vfl.driver.undefended import undefended
 from tune_vfl.errors import UnreachableError
+from tune_vfl.evaluation.measuring import could_do_alone, reads_without_messages
 from tune_vfl.execution.jobs import Job
 from tune_vfl.spec.cell import References
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from tune_vfl.driver.undefended import Undefended
+    from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.outcome import Outcome
 
 
@@ -20,7 +23,8 @@ class ReferenceScores(SideMeasurement):
     """The reference scores of the attacks of some studies, without a time limit.
 
     Args:
-        model: the undefended model of these studies.
+        ledgers: of these studies, with attacks alike in what they reach without messages, see :func:`alike`. A
+            measurement in one of them is copied to the others.
         name: the study's or campaign's, for messages.
         then: called when they are measured.
 
@@ -28,19 +32,23 @@ class ReferenceScores(SideMeasurement):
         UnreachableError: from :meth:`lose`, when its workers failed again and again.
     """
 
-    def __init__(self, model: Undefended, name: str, then: Callable[[], None]) -> None:
+    def __init__(self, ledgers: Sequence[Ledger], name: str, then: Callable[[], None]) -> None:
         super().__init__()
-        self._model, self._name, self._then = model, name, then
-        self.over = model.references is not None
+        self._ledgers, self._name, self._then = ledgers, name, then
+        for ledger in ledgers:
+            if ledger.references is not None and ledger.reference_point is not None:
+                self.over = True
+                self._give(ledger.references, ledger.reference_point)
+                break
 
     def job(self) -> Job:
         """Return their measurement."""
-        first = self._model.first
+        first = self._ledgers[0]
         return Job(first.cell, first.study.data, {"": {}}, asks="references")
 
     def learn(self, answer: Any, /) -> None:
         """Store them with each study."""
-        self._model.set_references(References.model_validate(answer["references"]), (answer["guess"], 1.0))
+        self._give(References.model_validate(answer["references"]), (answer["guess"], 1.0))
         self._then()
 
     def fail(self, outcome: Outcome, /) -> None:
@@ -49,3 +57,25 @@ class ReferenceScores(SideMeasurement):
             f"{self._name!r}: what attacks are compared with could not be measured: {outcome.reason}; close what else "
             "needs memory there, give each worker more room, or run 'tune-vfl doctor', and start the same command again"
         )
+
+    def _give(self, references: References, reference_point: tuple[float, float]) -> None:
+        for ledger in self._ledgers:
+            if ledger.references is None:
+                ledger.set_references_and_reference_point(references, reference_point)
+
+
+def alike(ledgers: Sequence[Ledger]) -> list[list[Ledger]]:
+    """Return studies by what their attacks reach without messages.
+
+    It is the same where the undefended models differ by attacks alone that read nothing but messages, as
+    ``grad_cluster`` does, which averages gradients under a defense that draws noise.
+    """
+    groups: dict[str, list[Ledger]] = {}
+    for ledger in ledgers:
+        cell = undefended(ledger.cell)
+        attacks = [build_attack(named) for named in cell.attacks]
+        readers = tuple(n for n, a in zip(cell.attacks, attacks, strict=True) if reads_without_messages(a))
+        alone = sorted({(could_do_alone(a), str(a.auxiliary_request())) for a in attacks})
+        key = cell.model_copy(update={"attacks": readers}).model_dump_json(), alone, ledger.study.data
+        groups.setdefault(repr(key), []).append(ledger)
+    return list(groups.values())

@@ -25,7 +25,7 @@ def undefended(cell: Cell) -> Cell:
 
 
 class Undefended(SideMeasurement):
-    """The undefended model that several studies share, with the reference scores of their attacks.
+    """The undefended model that several studies share.
 
     Args:
         ledgers: of these studies. A measurement in one of them is copied to the others.
@@ -44,30 +44,12 @@ class Undefended(SideMeasurement):
         if known is not None:
             self.over = True
             self._give(known)
-        measured = next((one for one in ledgers if one.references is not None), None)
-        if measured is not None and measured.references is not None and measured.reference_point is not None:
-            self.set_references(measured.references, measured.reference_point)
-
-    @property
-    def references(self) -> References | None:
-        """The reference scores of attacks; None before they are measured."""
-        return self._ledgers[0].references
-
-    @property
-    def first(self) -> Ledger:
-        """The ledger of one of the studies."""
-        return self._ledgers[0]
-
-    def set_references(self, references: References, reference_point: tuple[float, float]) -> None:
-        """Store the reference scores in the ledgers that lack them."""
-        for ledger in self._ledgers:
-            if ledger.references is None:
-                ledger.set_references_and_reference_point(references, reference_point)
 
     def job(self) -> Job:
         """Return its training."""
-        more = {"references": (self.references or References()).model_dump_json()}
-        return Job(self.cell, self.first.study.data, {"": {}}, minutes=self.cell.trial_minutes, more=more)
+        first = self._ledgers[0]
+        more = {"references": (first.references or References()).model_dump_json()}
+        return Job(self.cell, first.study.data, {"": {}}, minutes=self.cell.trial_minutes, more=more)
 
     def learn(self, answer: Outcome, /) -> None:
         """Store the outcome with each study."""

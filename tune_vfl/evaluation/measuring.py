@@ -202,11 +202,11 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
             lower[name] = of_models.mean(0).tolist()
             if starts > 1:  # the deviation of one model and that of the mean of so many others
                 noise[name] = (of_models.std(0, ddof=1) * math.sqrt(1 + 1 / starts)).tolist()
-        if _could_do_alone(attack):
+        if could_do_alone(attack):
             readers.append(attack)
             _add(floors, attack, task, found, f" {UNTRAINED}")
     numbers = all(columns.x.is_floating_point() for columns in task.dataset.passive)
-    if numbers and any(map(_could_do_alone, task.attacks)):
+    if numbers and any(map(could_do_alone, task.attacks)):
         alone = ColumnsAlone(task.attacks)
         # Fewer rows than labels: no attack of the study knows any, or it would be refused.
         with suppress(DataError):
@@ -223,7 +223,7 @@ MOVED = "on a model moved by noise"
 """Said behind an attack's name, as :data:`UNTRAINED` is."""
 
 
-def _could_do_alone(attack: Attack[Strict]) -> bool:
+def could_do_alone(attack: Attack[Strict]) -> bool:
     """Return whether what an attack reaches without messages is what its passive party knows of labels anyway."""
     can = attack.capabilities
     return can.goal == "labels" and can.who == "passive" and not can.oracle
@@ -242,11 +242,16 @@ def _add(
         floors.setdefault(party, {})[attack.name + how] = successes.tolist()
 
 
+def reads_without_messages(attack: Attack[Strict]) -> bool:
+    """Return whether an attack finds something where no message says anything: in a bottom model or in columns."""
+    return bool(attack.sees() & {"bottom", "own_features"})
+
+
 def _starts(attack: Attack[Strict], task: Task) -> int:
     """Return the number of untrained models to measure an attack on; 0 for an attack that needs a training."""
-    if "bottom" in attack.sees():
-        return attack.starts
-    return int("own_features" in attack.sees() and task.dataset.active is not None)
+    if not reads_without_messages(attack):
+        return 0
+    return attack.starts if "bottom" in attack.sees() else int(task.dataset.active is not None)
 
 
 def _without_messages(task: Task, starts: Mapping[Attack[Strict], int], model: Callable[..., Run]) -> dict[str, Floats]:
