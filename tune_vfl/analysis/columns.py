@@ -151,15 +151,15 @@ def values(row: Any, names: Iterable[str], **more: Any) -> dict[str, Any]:
     Returns:
         The values by key.
     """
-    found: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for name in names:
         if name in more:
-            found[name] = more[name]
+            plain[name] = more[name]
         elif name.endswith("*"):
-            found |= COLUMNS[name].get(row)
+            plain |= COLUMNS[name].get(row)
         elif (value := _value(row, name)) is not MISSING:
-            found[name] = value
-    return found
+            plain[name] = value
+    return plain
 
 
 def _value(row: Any, name: str) -> Any:

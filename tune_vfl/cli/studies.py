@@ -149,12 +149,6 @@ def _write(out: Path, points: int, put: Callable[[Path], object]) -> None:
     say(f"wrote {out} ({points} points)")
 
 
-def success(attack: Any) -> float | None:
-    """Return an attack's mean success, whether the point holds the number or a mapping with ``mean``."""
-    value = attack.get("mean") if isinstance(attack, Mapping) else attack
-    return None if value is None else float(value)
-
-
 def front_table(front: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None = None) -> None:
     """Print a front, and the undefended model under it."""
     met = [_successes(point) for point in front]
@@ -181,8 +175,7 @@ def _successes(point: Mapping[str, Any]) -> dict[str, str]:
     """Return each attack's success as text, or that it was not needed."""
     from tune_vfl.analysis.formatting import NOT_NEEDED
 
-    found = {name: success(attack) for name, attack in (point.get("attacks") or {}).items()}
-    known = {name: "-" if value is None else f"{value:.3f}" for name, value in found.items()}
+    known = {name: f"{value:.3f}" for name, value in point["attacks"].items()}
     return known | dict.fromkeys(point.get("not_needed") or {}, NOT_NEEDED)
 
 
