@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reports.describe import frontier
 from reports.frames import frame_of
 from reports.gathered import gather
+from tune_vfl.analysis.columns import values
 from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
 from tune_vfl.analysis.formatting import count
 from tune_vfl.analysis.front_statistics import front_statistics
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from reports.figure import Figure
     from reports.gathered import Gathered
-    from tune_vfl.analysis.joint_front import JointPoint
+    from tune_vfl.analysis.setting import Setting
     from tune_vfl.records.board import Entry
     from tune_vfl.records.studies import StudyRecord, TrialRecord
 
@@ -36,17 +37,15 @@ class Row(NamedTuple):
     Attributes:
         entry: the entry that it is of; ``point``: its numbers.
         source: where the setting was published; None for one that a search proposed.
-        kept: the share that it keeps of what the federation adds to the label party alone; None where that is nothing.
         own: the largest advantage of the attacks by which the defense's paper measured it; None where none was run.
         thorough: the same setting under the attacks of the thorough conditions; None where they were not run.
     """
 
     entry: Entry
-    point: JointPoint
+    point: Setting
     source: str | None
-    kept: float | None
     own: float | None
-    thorough: JointPoint | None
+    thorough: Setting | None
 
 
 class Shelf(NamedTuple):
@@ -112,13 +111,12 @@ def _gathered(name: str, studies: Sequence[StudyRecord]) -> Gathered:
     return data
 
 
-def _row(entry: Entry, point: JointPoint, data: Gathered, thorough: Mapping[tuple[str, str], JointPoint]) -> Row:
-    attacks, alone = point.trial.outcome.attacks, data.found.alone
+def _row(entry: Entry, point: Setting, data: Gathered, thorough: Mapping[tuple[str, str], Setting]) -> Row:
+    attacks = point.outcome.attacks
     return Row(
         entry=entry,
         point=point,
         source=entry.source_of(point.number),
-        kept=alone.kept(point.objectives[0]) if alone else None,
         own=max((attacks[name].advantage for name in entry.paper_attacks if name in attacks), default=None),
         thorough=thorough.get((point.defense, point_key(point.params))),
     )
@@ -150,50 +148,53 @@ def csv_of(found: Sequence[Shelf]) -> str:
     return to_csv(frame_of(_record(shelf, row) for shelf in found for row in shelf.every))
 
 
+_FILE = (
+    *("conditions", "dataset", "defense", "setting", "published", "metric"),
+    *("utility", "utility_low", "utility_high", "utility_undefended", "utility_alone", "gain_kept"),
+    *("leakage", "leakage_low", "leakage_high", "leakage_undefended", "strongest_attack", "leakage_own", "own_attacks"),
+    *("leakage_thorough", "leakage_thorough_low", "leakage_thorough_high", "strongest_thorough"),
+    *("on_front", "chance", "confirmed", "utility_confirmed", "leakage_confirmed"),
+    *("seeds", "epochs", "date", "measure", "program", "command"),
+)
+
+
 def _record(shelf: Shelf, row: Row) -> dict[str, Any]:
     point, entry, joint = row.point, row.entry, shelf.data.found
-    outcome, sure, study = point.trial.outcome, point.sure, entry.record
-    utility, leakage = point.objectives
-    up, across = sure.utility_interval or (None, None), sure.leakage_interval or (None, None)
-    more = (row.thorough and row.thorough.sure.leakage_interval) or (None, None)
-    again = point.again
-    params = {qualified(name): value for name, value in point.params.items()}
-    return {
-        "conditions": shelf.name,
-        "dataset": point.dataset,
-        "defense": point.defense,
-        "setting": ", ".join(f"{name}={value}" for name, value in params.items()),
-        "published": row.source,
-        "metric": joint.metric,
-        "utility": utility,
-        "utility_low": up[0],
-        "utility_high": up[1],
-        "utility_undefended": None if joint.undefended is None else joint.undefended.objectives[0],
-        "utility_alone": None if joint.alone is None else joint.alone.utility,
-        "gain_kept": row.kept,
-        "leakage": leakage,
-        "leakage_low": across[0],
-        "leakage_high": across[1],
-        "leakage_undefended": None if joint.undefended is None else joint.undefended.objectives[1],
-        "strongest_attack": outcome.strongest,
-        "leakage_own": row.own,
-        "own_attacks": " ".join(own_attacks(row)),
-        "leakage_thorough": None if row.thorough is None else row.thorough.objectives[1],
-        "leakage_thorough_low": more[0],
-        "leakage_thorough_high": more[1],
-        "strongest_thorough": None if row.thorough is None else row.thorough.trial.outcome.strongest,
-        "on_front": point.on_front,
-        "chance": point.chance,
-        "confirmed": again is not None and again.confirmed,
-        "utility_confirmed": None if again is None else again.utility,
-        "leakage_confirmed": None if again is None else again.leakage,
-        "seeds": len(outcome.utility.values) if outcome.utility else None,
-        "epochs": study.cell.training.epochs,
-        "date": entry.date,
-        "measure": study.measure,
-        "program": entry.program,
-        "command": entry.command,
+    undefended = joint.undefended
+    return values(
+        point,
+        _FILE,
+        conditions=shelf.name,
+        setting=", ".join(f"{qualified(name)}={value}" for name, value in point.params.items()),
+        published=row.source,
+        metric=joint.metric,
+        utility_undefended=None if undefended is None else undefended.utility,
+        utility_alone=None if joint.alone is None else joint.alone.utility,
+        gain_kept=point.gain_kept,
+        leakage_undefended=None if undefended is None else undefended.leakage,
+        leakage_own=row.own,
+        own_attacks=" ".join(own_attacks(row)),
+        **_thorough(row.thorough),
+        utility_confirmed=None if point.again is None else point.again.utility,
+        leakage_confirmed=None if point.again is None else point.again.leakage,
+        seeds=len(point.outcome.utility.values) if point.outcome.utility else None,
+        epochs=entry.record.cell.training.epochs,
+        date=entry.date,
+        program=entry.program,
+        command=entry.command,
+    )
+
+
+def _thorough(point: Setting | None) -> dict[str, Any]:
+    """Return the columns of a setting under the attacks of the thorough conditions; None in each where it has none."""
+    names = {
+        "leakage_thorough": "leakage",
+        "leakage_thorough_low": "leakage_low",
+        "leakage_thorough_high": "leakage_high",
+        "strongest_thorough": "strongest_attack",
     }
+    found = {} if point is None else values(point, names.values())
+    return {name: found.get(column) for name, column in names.items()}
 
 
 def own_attacks(row: Row) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reports.board import Row, Shelf
-    from tune_vfl.analysis.joint_front import JointPoint
+    from tune_vfl.analysis.setting import Setting
     from tune_vfl.records.board import Entry
 
 NOTES = (
@@ -165,12 +165,14 @@ def _sheet(shelf: Shelf) -> Sheet:
     columns = {
         "defense ": [row.point.defense for row in shelf.rows],
         "setting ": [_setting(row) for row in shelf.rows],
-        formatting.metric(found.metric): [_span(row.point, 0) for row in shelf.rows],
-        "gain kept": [_kept(row.kept) for row in shelf.rows],
-        "leakage": [_span(row.point, 1) for row in shelf.rows],
-        "strongest attack ": [row.point.trial.outcome.strongest for row in shelf.rows],
+        formatting.metric(found.metric): [
+            formatting.short_span(row.point.utility, row.point.utility_interval) for row in shelf.rows
+        ],
+        "gain kept": [_kept(row.point.gain_kept) for row in shelf.rows],
+        "leakage": [_leakage(row.point) for row in shelf.rows],
+        "strongest attack ": [row.point.outcome.strongest for row in shelf.rows],
         "paper's attacks": [_own(row) for row in shelf.rows],
-        "thorough": ["–" if row.thorough is None else _more(row.thorough) for row in shelf.rows],
+        "thorough": [_thorough(row.thorough) for row in shelf.rows],
         "on the front": [f"{row.point.chance:.0%}" for row in shelf.rows],
         "confirmed ": [_confirmed(row.point) for row in shelf.rows],
     }
@@ -212,20 +214,19 @@ def _kept(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}" if share >= 0 else "none"
 
 
-def _span(point: JointPoint, which: int) -> str:
-    interval = (point.sure.utility_interval, point.sure.leakage_interval)[which]
-    return formatting.short_span(point.objectives[which], interval)
+def _leakage(point: Setting) -> str:
+    return formatting.short_span(point.leakage, point.leakage_interval)
 
 
-def _more(point: JointPoint) -> str:
-    return f"{_span(point, 1)} {point.trial.outcome.strongest}"
+def _thorough(point: Setting | None) -> str:
+    return "–" if point is None else f"{_leakage(point)} {point.outcome.strongest}"
 
 
 def _own(row: Row) -> str:
     return "–" if row.own is None else f"{formatting.short(row.own)} ({', '.join(own_attacks(row))})"
 
 
-def _confirmed(point: JointPoint) -> str:
+def _confirmed(point: Setting) -> str:
     if (again := point.again) is None or again.utility is None:
         return ""
     leakage = "–" if again.leakage is None else formatting.short(again.leakage)

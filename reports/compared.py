@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports.describe import spans
 from reports.frames import frame_of
-from reports.rows import numbers
 from tune_vfl.analysis import formatting
-from tune_vfl.spec.cell import qualified
+from tune_vfl.analysis.columns import SPANS, texts, titles, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,12 +14,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from reports.gathered import Gathered
-    from tune_vfl.analysis.joint_front import JointPoint
     from tune_vfl.analysis.tables import Ranking
-    from tune_vfl.outcome import Outcome
 
 
-_NUMBERS = ("utility", "kept", "leakage")
+_NUMBERS = ("utility", "gain_kept", "leakage", "strongest_attack")
+_FILE = ("dataset", "study", "defense", "number", "defense.*", "recommended", *SPANS, "chance", "confirmed", "attack.*")
 
 
 class Row(NamedTuple):
@@ -52,24 +49,21 @@ class Table(NamedTuple):
 
 def front_table(data: Gathered) -> Table:
     """Return the joint front by rising leakage, under the undefended model and the label party alone."""
-    found, names, metric = data.found, data.names, formatting.metric(data.found.metric)
+    found, names = data.found, data.names
     chosen, mark = data.decision.marked, data.decision.mark
     lone = len(found.parts) == 1
     rows = list(_reference_rows(data))
     records: list[dict[str, Any]] = []
-    for point in sorted(found.front, key=lambda p: (p.objectives[1], p.name)):
-        outcome = point.trial.outcome
+    for point in sorted(found.front, key=lambda p: (p.leakage, p.name)):
         is_chosen = chosen is not None and (chosen.study, chosen.number) == (point.study, point.number)
-        known = numbers(outcome, point.sure, found.alone)
         what = formatting.setting(point.params, names.moved[point.study])
-        marks = [m for m, holds in ((mark, is_chosen), ("confirmed", point.confirmed)) if holds]
         setting = what if lone else f"{names.called[point.study]} {what}"
-        chance, marked = f"{point.chance:.0%}", ", ".join(marks)
-        cells = (setting, *(known[k] for k in _NUMBERS), _worst(outcome), chance, marked, point.name)
+        marks = [m for m, holds in ((mark, is_chosen), ("confirmed", point.confirmed)) if holds]
+        cells = (setting, *texts(point, (*_NUMBERS, "chance")).values(), ", ".join(marks), point.name)
         rows.append(Row(cells, "chosen" if is_chosen else ""))
-        records.append(_front_record(point, recommended=is_chosen and mark == "recommended"))
+        records.append(values(point, _FILE, recommended=is_chosen and mark == "recommended"))
     head: tuple[str, ...]
-    head = ("setting ", metric, "gain kept", "leakage", "strongest attack ", "on the front", " ", "--select ")
+    head = ("setting ", *titles((*_NUMBERS, "chance"), formatting.metric(found.metric)), " ", "--select ")
     who = data.found.alone.who if data.found.alone else "the label party"
     note = (
         "Means over seeds; in parentheses 90% intervals. Gain kept: the share of what the federation adds to what "
@@ -84,39 +78,10 @@ def front_table(data: Gathered) -> Table:
 def _reference_rows(data: Gathered) -> Iterator[Row]:
     found = data.found
     if found.undefended is not None:
-        known = numbers(found.undefended, found.undefended_sure, found.alone)
-        cells = ("undefended", *(known[k] for k in _NUMBERS), _worst(found.undefended), "", "", "")
-        yield Row(cells, "reference")
+        yield Row(("undefended", *texts(found.undefended, _NUMBERS).values(), "", "", ""), "reference")
     if found.alone is not None:
         own = formatting.span(found.alone.utility, found.alone.interval)
         yield Row((f"{found.alone.who} alone", own, "0%", "–", "", "", "", ""), "reference")
-
-
-def _worst(outcome: Outcome) -> str:
-    name = outcome.strongest
-    return f"{name} (too weak)" if name and outcome.attacks[name].weak_attack else name
-
-
-def _front_record(point: JointPoint, *, recommended: bool) -> dict[str, Any]:
-    outcome = point.trial.outcome
-    (utility, leakage), (up, across) = outcome.objectives, spans(outcome, point.sure)
-    return {
-        "dataset": point.dataset,
-        "study": point.study,
-        "defense": point.defense,
-        "number": point.number,
-        **{qualified(k): v for k, v in point.params.items()},
-        "recommended": recommended,
-        "utility": utility,
-        "utility_low": up[0],
-        "utility_high": up[1],
-        "leakage": leakage,
-        "leakage_low": across[0],
-        "leakage_high": across[1],
-        "chance": point.chance,
-        "confirmed": point.confirmed,
-        **{f"attack.{name}": score.mean for name, score in outcome.attacks.items()},
-    }
 
 
 class Ranked(NamedTuple):
@@ -133,30 +98,27 @@ def ranked(data: Gathered) -> list[Ranked]:
 
 
 def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
-    rows, records = [], []
+    rows = []
     for place, rank in enumerate((r for r in ranking.rows if r.point is not None), start=1):
         point = rank.point
         assert point is not None  # noqa: S101 - of those that have one
         utility = formatting.span(rank.utility, rank.utility_interval)
         bound = formatting.score(rank.leakage_upper, digits=2)
         rows.append(Row((str(place), data.names.setting(point), utility, bound, f"{rank.best:.0%}")))
-    for rank in ranking.rows:
-        low, high = rank.utility_interval or (None, None)
-        records.append(
-            {
-                "dataset": data.found.dataset,
-                "cap": ranking.cap,
-                "defense": rank.defense,
-                "study": rank.point and rank.point.study,
-                "number": rank.point and rank.point.number,
-                "utility": rank.utility,
-                "utility_low": low,
-                "utility_high": high,
-                "leakage_upper": rank.leakage_upper,
-                "best": rank.best,
-                "least": rank.least,
-            }
-        )
+    records = [
+        {
+            "dataset": data.found.dataset,
+            "cap": ranking.cap,
+            "defense": rank.defense,
+            "study": rank.point and rank.point.study,
+            "number": rank.point and rank.point.number,
+            **values(rank, ("utility", "utility_low", "utility_high")),
+            "leakage_upper": rank.leakage_upper,
+            "best": rank.best,
+            "least": rank.least,
+        }
+        for rank in ranking.rows
+    ]
     without = [
         r.defense + (f" ({formatting.score(r.least, digits=2)})" if r.least is not None else "")
         for r in ranking.rows

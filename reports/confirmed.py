@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.frames import frame_of
 from tune_vfl.analysis import formatting
-from tune_vfl.spec.cell import qualified
+from tune_vfl.analysis.columns import SPANS, texts, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,9 +62,8 @@ def again(record: StudyRecord, number: int) -> str:
         return ""
     if point.outcome != "ok":
         return f"Measured again with fresh seeds it ended as {point.outcome}: {point.reason}."
-    utility = formatting.span(point.utility, point.utility_interval)
-    leakage = formatting.span(point.leakage, point.leakage_interval)
-    found = f"{formatting.metric(record.cell.metric)} {utility} and leakage {leakage}"
+    fresh = texts(point, ("utility", "leakage"))
+    found = f"{formatting.metric(record.cell.metric)} {fresh['utility']} and leakage {fresh['leakage']}"
     goes = "" if point.confirmed else " It does not stay on the front: choose one that does."
     return f"On fresh seeds it has {found}.{goes}"
 
@@ -108,10 +107,8 @@ def _row(point: ConfirmedPoint, moved: Sequence[str]) -> dict[str, Any]:
         "goes": not point.confirmed,
         "on_front": point.on_front,
         "stays": point.outcome if point.stays is None else f"{point.stays:.2f}",
-        "searched_utility": formatting.score(point.searched["utility"]),
-        "utility": formatting.span(point.utility, point.utility_interval),
-        "searched_leakage": formatting.score(point.searched["leakage"]),
-        "leakage": formatting.span(point.leakage, point.leakage_interval),
+        **{f"searched_{name}": formatting.score(value) for name, value in point.searched.items()},
+        **texts(point, ("utility", "leakage")),
         "attack": _attack(point),
     }
 
@@ -127,11 +124,7 @@ def _attack(point: ConfirmedPoint) -> str:
 def _undefended(model: UndefendedModel) -> dict[str, Any] | None:
     if model.outcome != "ok":
         return None
-    utility, leakage = (
-        formatting.span(model.utility, model.utility_interval),
-        formatting.span(model.leakage, model.leakage_interval),
-    )
-    return {"seeds": model.seeds, "utility": utility, "leakage": leakage}
+    return {"seeds": model.seeds, **texts(model, ("utility", "leakage"))}
 
 
 def _apart(line: Line) -> str:
@@ -141,28 +134,20 @@ def _apart(line: Line) -> str:
     return f"Trials {numbers} cannot be told apart ({params}): utility {utility}, leakage {leakage}."
 
 
+_FILE = (
+    *("study", "number", "defense.*", "on_front", "confirmed", "stays", "seeds"),
+    *SPANS,
+    *("leakage_upper_90", "leakage_worst_seed", "searched.*"),
+)
+
+
 def confirmed_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
-    """Return a row per setting that took part in a confirmation, by falling utility within a study."""
-    rows = []
-    for record in records:
-        for p in record.confirmation.points if record.confirmation else ():
-            low, high = p.utility_interval or (None, None)
-            least, most = p.leakage_interval or (None, None)
-            numbers = {
-                "on_front": p.on_front,
-                "confirmed": p.confirmed,
-                "stays": p.stays,
-                "seeds": p.seeds,
-                "utility": p.utility,
-                "utility_low": low,
-                "utility_high": high,
-                "leakage": p.leakage,
-                "leakage_low": least,
-                "leakage_high": most,
-                "leakage_upper_90": p.leakage_upper_90,
-                "leakage_worst_seed": p.leakage_worst_seed,
-            }
-            params = {qualified(k): v for k, v in p.params.items()}
-            searched = {f"searched_{name}": value for name, value in p.searched.items()}
-            rows.append({"study": record.name, "number": p.number, **params, **numbers, **searched})
-    return frame_of(rows)
+    """Return a row per setting that took part in a confirmation, by falling utility within a study.
+
+    Here ``utility`` and ``leakage`` are of fresh seeds, ``searched_utility`` and ``searched_leakage`` of the search.
+    """
+    return frame_of(
+        values(point, _FILE, study=record.name)
+        for record in records
+        for point in (record.confirmation.points if record.confirmation else ())
+    )

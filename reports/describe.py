@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from reports.naming import Names
     from tune_vfl.analysis.decision import Decision
-    from tune_vfl.analysis.joint_front import Joint, JointPoint
+    from tune_vfl.analysis.joint_front import Joint
+    from tune_vfl.analysis.setting import Measured, Setting
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
 
@@ -58,7 +59,7 @@ def bars_of(found: Joint) -> str:
     return f"std of {formatting.count(len(found.parts[0].cell.seeds), 'seed')}"
 
 
-def _chosen(found: Joint, decision: Decision) -> JointPoint | None:
+def _chosen(found: Joint, decision: Decision) -> Setting | None:
     setting = decision.marked
     return None if setting is None else found.point(setting.study, setting.number)
 
@@ -79,7 +80,7 @@ def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:
     """
     matter = [spans(p.trial.outcome, p.sure) for p in found.front]
     if found.undefended is not None:
-        matter.append(spans(found.undefended, found.undefended_sure))
+        matter.append(spans(found.undefended.outcome, found.undefended.sure))
     if not matter:
         return SHARE, SHARE, ()
     utilities = [p.objectives[0] for p in found.points]
@@ -110,7 +111,7 @@ def _references(found: Joint, y: Span) -> Iterator[Line]:
         yield Line(f"the best guess, {guess:.3g}", "guess", ((0.0, guess), (1.0, guess)))
 
 
-def _groups(found: Joint, metric: str, chosen: JointPoint | None, names: Names) -> Iterator[Marks]:
+def _groups(found: Joint, metric: str, chosen: Setting | None, names: Names) -> Iterator[Marks]:
     """Yield the marks, the most important last, so that they are drawn on top."""
     rest: dict[str, list[Mark]] = {part.name: [] for part in found.parts}
     best: dict[str, list[Mark]] = {part.name: [] for part in found.parts}
@@ -134,14 +135,14 @@ def _groups(found: Joint, metric: str, chosen: JointPoint | None, names: Names) 
         if marks:
             yield Marks(names.called[study], "front", looks_of[study], tuple(marks))
     if found.undefended is not None:
-        yield Marks("undefended", "undefended", PLAIN, (_undefended(found, found.undefended, metric),))
+        yield Marks("undefended", "undefended", PLAIN, (_undefended(found.undefended, metric),))
     if chosen is not None:
         yield Marks(names.called[chosen.study], "chosen", looks_of[chosen.study], (Mark(*chosen.objectives[::-1]),))
 
 
-def _undefended(found: Joint, outcome: Outcome, metric: str) -> Mark:
-    up, across = spans(outcome, found.undefended_sure)
-    utility, leakage = outcome.objectives
+def _undefended(model: Measured, metric: str) -> Mark:
+    up, across = spans(model.outcome, model.sure)
+    utility, leakage = model.objectives
     says = (
         "undefended model",
         f"{metric} {formatting.span(utility, up)}",
@@ -150,25 +151,24 @@ def _undefended(found: Joint, outcome: Outcome, metric: str) -> Mark:
     return Mark(leakage, utility, across, up, says)
 
 
-def _tip(point: JointPoint, metric: str, names: Names) -> tuple[str, ...]:
+def _tip(point: Setting, metric: str, names: Names) -> tuple[str, ...]:
     """Return the lines of the tooltip."""
     outcome = point.trial.outcome
     (utility, leakage), (up, across) = outcome.objectives, spans(outcome, point.sure)
     worst = outcome.strongest
-    weak = [name for name, score in outcome.attacks.items() if score.weak_attack]
     lines = [
         names.setting(point),
         f"{metric} {formatting.span(utility, up)}",
         f"leakage {formatting.span(leakage, across)}" + (f", by {worst}" if worst else ""),
         "on the front" if point.on_front else "not on the front",
     ]
-    return (*lines, f"attack too weak: {', '.join(weak)}") if weak else tuple(lines)
+    return (*lines, f"attack too weak: {', '.join(point.weak)}") if point.weak else tuple(lines)
 
 
 def _labels(
     found: Joint,
-    front: Sequence[JointPoint],
-    chosen: JointPoint | None,
+    front: Sequence[Setting],
+    chosen: Setting | None,
     names: Names,
     *,
     mark: str,
@@ -193,7 +193,7 @@ def _labels(
             yield Label(leakage, utility, names.setting(point) if named else names.short(point), "plain")
 
 
-def _ends_first(front: Sequence[JointPoint]) -> list[JointPoint]:
+def _ends_first(front: Sequence[Setting]) -> list[Setting]:
     """Return the front's two ends, then evenly spread points between them, up to the number of labels in a figure."""
     if len(front) < 3:
         return list(front)
@@ -201,9 +201,7 @@ def _ends_first(front: Sequence[JointPoint]) -> list[JointPoint]:
     return [front[0], front[-1], *front[1:-1:stride]]
 
 
-def _alt(
-    found: Joint, front: Sequence[JointPoint], chosen: JointPoint | None, names: Names, *, mark: str, title: str
-) -> str:
+def _alt(found: Joint, front: Sequence[Setting], chosen: Setting | None, names: Names, *, mark: str, title: str) -> str:
     """Return the alternative text of the figure."""
     metric = formatting.metric(found.metric)
     if not front:

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reports.naming import moving_params
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.front_statistics import front_statistics
-from tune_vfl.analysis.reliability import Reliability, reliability_of
-from tune_vfl.outcome import Outcome
+from tune_vfl.analysis.reliability import checks_of
+from tune_vfl.analysis.setting import Measured, Setting
+from tune_vfl.analysis.settings_table import SettingsTable
+from tune_vfl.evaluation.checks import Check
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
-
-
-class Point(NamedTuple):
-    """One trial with objectives.
-
-    Attributes:
-        number: its number; ``params``: its parameters.
-        utility, leakage: means over the seeds.
-        on_front, is_knee: whether it is on the front, and whether it is the front's knee.
-        weak: the attacks with less success than on an untrained model, which are no evidence for the defense.
-    """
-
-    number: int
-    params: dict[str, Any]
-    utility: float
-    leakage: float
-    on_front: bool
-    is_knee: bool
-    weak: tuple[str, ...]
-
-
-class Undefended(NamedTuple):
-    """The undefended model under the same attacks: means over the seeds."""
-
-    utility: float
-    leakage: float
 
 
 class FrontierInfo(NamedTuple):
@@ -49,45 +26,29 @@ class FrontierInfo(NamedTuple):
         undefended: the undefended model; None before it was measured.
         guess_utility: the utility of a guess by the class shares alone.
         moved: the searched parameters.
-        trust: intervals, checks, and the label party's own model.
+        checks: all of them, whether they hold or not.
     """
 
     metric: str
-    points: tuple[Point, ...]
-    front: tuple[Point, ...]
-    knee: Point | None
-    undefended: Undefended | None
+    points: tuple[Setting, ...]
+    front: tuple[Setting, ...]
+    knee: Setting | None
+    undefended: Measured | None
     guess_utility: float
     moved: tuple[str, ...]
-    trust: Reliability
+    checks: tuple[Check, ...]
 
 
 def frontier_info(record: StudyRecord) -> FrontierInfo:
     """Compute a study's frontier, which is empty or partial for an unfinished study."""
-    now, baseline = front_statistics(record), record.baseline
-    points = tuple(
-        Point(
-            t.number,
-            t.params,
-            *t.outcome.objectives,
-            on_front=now.ranks[t.number] == 0,
-            is_knee=t.number == now.knee,
-            weak=weak_attacks(t.outcome),
-        )
-        for t in sorted(record.ok, key=lambda t: t.number)
-    )
+    settings, knee = SettingsTable(CampaignRecord.of(record)), front_statistics(record).knee
     return FrontierInfo(
         metric=formatting.metric(record.cell.metric),
-        points=points,
-        front=tuple(sorted((p for p in points if p.on_front), key=lambda p: (p.leakage, p.number))),
-        knee=next((p for p in points if p.is_knee), None),
-        undefended=Undefended(*baseline.objectives) if baseline is not None and baseline.outcome == "ok" else None,
+        points=tuple(settings.rows),
+        front=tuple(sorted(settings.front(), key=lambda p: (p.leakage, p.number))),
+        knee=next((p for p in settings.rows if p.number == knee), None),
+        undefended=settings.baseline,
         guess_utility=record.reference_point[0],
         moved=tuple(moving_params(record)),
-        trust=reliability_of(record),
+        checks=checks_of(record),
     )
-
-
-def weak_attacks(outcome: Outcome) -> tuple[str, ...]:
-    """Return the attacks that found less than on a model that was never trained."""
-    return tuple(name for name, score in outcome.attacks.items() if score.weak_attack)

@@ -13,7 +13,8 @@ from tune_vfl.analysis import formatting
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tune_vfl.analysis.joint_front import Joint, JointPoint
+    from tune_vfl.analysis.joint_front import Joint
+    from tune_vfl.analysis.setting import Setting
     from tune_vfl.records.studies import StudyRecord
     from tune_vfl.statistics.arrays import Floats
 
@@ -34,11 +35,11 @@ class Names(NamedTuple):
     moved: Mapping[str, Sequence[str]]
     looks: Mapping[str, Look]
 
-    def setting(self, point: JointPoint) -> str:
+    def setting(self, point: Setting) -> str:
         """Return a setting with its defense: ``laplace scale=0.01``."""
         return f"{self.called[point.study]} {formatting.setting(point.params, self.moved[point.study])}"
 
-    def short(self, point: JointPoint) -> str:
+    def short(self, point: Setting) -> str:
         """Return a setting without the defense; of a single searched parameter the value alone."""
         moved = [n for n in self.moved[point.study] if n in point.params]
         return formatting.number(point.params[moved[0]]) if len(moved) == 1 else formatting.setting(point.params, moved)

@@ -223,7 +223,7 @@ def render(
         secrets=secrets(campaign.studies),
         sections=found,
         confirmed=confirmed_sections(campaign.studies),
-        rows={s.name: study_rows(s, p.story) for d in found for p in d.parts for s in (p.record,)},
+        rows={p.record.name: study_rows(p.story) for d in found for p in d.parts},
         reconstructions={d: base64.b64encode(image).decode() for d, image in (pictures or {}).items()},
         specs={s.name: spec_text(s) for s in campaign.studies},
         left=left,

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from reports.confirmed import again
-from reports.frontier import FrontierInfo, Point, frontier_info
+from reports.frontier import FrontierInfo, frontier_info
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.not_examined import aims, untried
+from tune_vfl.analysis.setting import Setting
 from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
@@ -40,7 +41,8 @@ class Story(NamedTuple):
 def story(record: StudyRecord) -> Story:
     """Write the texts on a study."""
     info = frontier_info(record)
-    failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.trust.failing] + _not_tried(record)
+    failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.checks if not check.ok]
+    failing += _not_tried(record)
     return Story(
         info=info,
         asked=_asked(record),
@@ -94,7 +96,7 @@ def _nothing_recommended(info: FrontierInfo) -> str:
     return f"Nothing is recommended while a check fails. {share}."
 
 
-def _cost(info: FrontierInfo, knee: Point) -> str:
+def _cost(info: FrontierInfo, knee: Setting) -> str:
     known = info.undefended
     assert known is not None  # noqa: S101 - the caller has checked
     change, gain = knee.utility - known.utility, known.leakage - knee.leakage
@@ -102,9 +104,8 @@ def _cost(info: FrontierInfo, knee: Point) -> str:
     brings = f"takes leakage from {known.leakage:.3f} to {knee.leakage:.3f}"
     if gain <= 0:
         brings = f"does not lower leakage ({known.leakage:.3f} undefended, {knee.leakage:.3f} with it)"
-    sure = info.trust.trials.get(knee.number)
-    if gain > 0 and sure is not None and sure.leakage_interval is not None:
-        low, high = sure.leakage_interval
+    if gain > 0 and knee.leakage_interval is not None:
+        low, high = knee.leakage_interval
         brings += f" (90% interval {low:.3f} to {high:.3f}, before it is confirmed)"
     return f"it {costs} ({knee.utility:.3f} against {known.utility:.3f} undefended) and {brings}."
 
@@ -139,8 +140,8 @@ def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
             "on a model that was never trained. "
             "That says that the attack is too weak there, not that the defense is good."
         )
-    knee, attacks = info.knee, {t.number: t.outcome.attacks for t in record.ok}
-    if knee and knee.weak and len(knee.weak) == len(attacks[knee.number]):
+    knee = info.knee
+    if knee and knee.weak and len(knee.weak) == len(knee.outcome.attacks):
         found.insert(0, "Every attack was too weak at the knee: its leakage says nothing about the defense.")
     if info.undefended and info.undefended.leakage < NOTHING_TO_PROTECT:
         found.insert(

@@ -7,47 +7,48 @@ from typing import TYPE_CHECKING, Any
 from reports.confirmed import confirmed_frame
 from reports.frames import frame_of
 from tune_vfl.analysis import formatting
+from tune_vfl.analysis.columns import values
 from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.machine.visible_text import visible
 from tune_vfl.metrics.published import cap_by_attack, scalars
 from tune_vfl.outcome import OUTCOMES, Outcome
-from tune_vfl.spec.cell import qualified
+from tune_vfl.records.campaigns import CampaignRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord
 
     Texts = list[list[str]]
 
 
 _SCALARS = ("cap", "utility_per_leak")
+_SCORES = ("utility", "utility_std", "leakage", "leakage_std", "attack.*", "not_needed.*")
+_FRONT = ("study", "number", "defense.*", "knee", *_SCORES)
+_TRIALS = ("study", "number", "defense.*", "outcome", "reason", "rank", *_SCORES, "seconds", "retry_of")
 
 
 def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point, by rising leakage within a study."""
     rows: list[dict[str, Any]] = []
-    for record in records:
-        now = front_statistics(record)
-        chosen = [t for t in record.ok if now.ranks[t.number] == 0]
-        chosen.sort(key=lambda t: (t.outcome.objectives[1], t.number))
-        rows += [{**_head(record, t), "knee": t.number == now.knee, **_scores(t.outcome)} for t in chosen]
+    for study in records:
+        knee = front_statistics(study).knee
+        front = sorted(SettingsTable(CampaignRecord.of(study)).front(), key=lambda p: (p.leakage, p.number))
+        rows += [values(point, _FRONT, knee=point.number == knee) for point in front]
     return frame_of(rows, columns=_columns(rows, ["study", "number", "knee", "utility", "leakage"]))
 
 
 def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per finished trial, preempted ones included, by number within a study."""
-    rows = []
-    for record in records:
-        ranks = front_statistics(record).ranks
-        for trial in sorted(record.trials, key=lambda t: t.number):
-            outcome = trial.outcome
-            end = {"outcome": outcome.outcome, "reason": outcome.reason, "rank": ranks.get(trial.number)}
-            took = {"seconds": (trial.finished - trial.started).total_seconds(), "retry_of": trial.retry_of}
-            rows.append({**_head(record, trial), **end, **_scores(outcome), **took})
+    rows: list[dict[str, Any]] = []
+    for study in records:
+        ranks = front_statistics(study).ranks
+        trials = SettingsTable(CampaignRecord.of(study)).trials
+        rows += [values(trial, _TRIALS, rank=ranks.get(trial.number)) for trial in trials]
     frame = frame_of(rows, columns=_columns(rows, ["study", "number", "outcome", "reason", "rank"]))
     whole = [c for c in ("rank", "retry_of") if c in frame]
     return frame.astype(dict.fromkeys(whole, "Int64"))
@@ -118,24 +119,6 @@ def _attack_rows(study: str, number: int | None, outcome: Outcome) -> list[dict[
         {"study": study, "number": number, "attack": name, "not_needed": why}
         for name, why in outcome.not_needed.items()
     ]
-
-
-def _head(record: StudyRecord, trial: TrialRecord) -> dict[str, Any]:
-    return {"study": record.name, "number": trial.number, **{qualified(k): v for k, v in trial.params.items()}}
-
-
-def _scores(outcome: Outcome) -> dict[str, float | str | None]:
-    if outcome.outcome != "ok" or outcome.utility is None:
-        return {}
-    utility, leakage = outcome.objectives
-    spreads = {"utility_std": outcome.utility.std, "leakage": leakage, "leakage_std": outcome.leakage_std}
-    left_out = "; ".join(f"{name}: {why}" for name, why in outcome.not_needed.items())
-    return {
-        "utility": utility,
-        **spreads,
-        **{f"attack.{name}": score.mean for name, score in outcome.attacks.items()},
-        **({"not_needed": left_out} if left_out else {}),
-    }
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], least: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tune_vfl.analysis.decide import decide, decisions
-from tune_vfl.analysis.decision import Decision, Reference, Setting
+from tune_vfl.analysis.decision import Choice, Decision, Reference
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 
@@ -71,7 +71,7 @@ def test_without_constraints_it_is_the_joint_knee() -> None:
     assert found.why.startswith("the best compromise of the joint front")
 
 
-def place(setting: Setting | None) -> str | None:
+def place(setting: Choice | None) -> str | None:
     return None if setting is None else setting.name.removeprefix("camp-breast_cancer-")
 
 

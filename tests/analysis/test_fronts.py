@@ -10,7 +10,7 @@ from tune_vfl.analysis.formatting import count, listed, metric, number, score, s
 from tune_vfl.analysis.joint_compromise import joint_knee_of
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import unexamined
-from tune_vfl.analysis.summary import frontier, frontier_against
+from tune_vfl.analysis.summary import frontier
 from tune_vfl.analysis.tables import attack_table
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.evaluation.coverage import Coverage
@@ -63,7 +63,7 @@ def test_a_front_against_one_attack_is_by_what_that_one_finds() -> None:
         outcome_of([0.90, 0.901, 0.899], {"norm": [0.2, 0.21, 0.19], "pmc": [0.4, 0.4, 0.4]}),
     ]
     parts = part_of("laplace", found), part_of("kdk", [steady(0.95, 0.01, ["norm"])], attacks=["norm"])
-    (best,) = frontier_against(campaign_of(*parts), "pmc")
+    (best,) = frontier(campaign_of(*parts), "pmc")
     assert (best["defense"], best["number"]) == ("laplace", 0), "kdk did not meet it; the other setting leaks more"
     assert (best["utility"], best["leakage"], best["leakage_std"]) == pytest.approx((0.93, 0.1, 0.03))
     assert not {"leakage_interval", "leakage_worst_seed", "undecided", "chance", "together"} & set(best)

@@ -12,7 +12,7 @@ from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of,
 from tests.helpers.studies import made_up_study
 from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, in_order
 from tune_vfl.analysis.joint_front import Joint, joint_of
-from tune_vfl.analysis.reliability import reliability_of
+from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import CONFIRMATION_SCHEMA
@@ -72,7 +72,8 @@ def test_a_lone_study_is_what_it_was(measure: int) -> None:
     history = HypervolumeHistory(record.reference_point).follow(in_order(record.trials))
     assert [s.hypervolume for s in joint.history] == history
     if measure == MEASURE:
-        assert {p.number: p.sure for p in joint.points} == reliability_of(record).trials
+        found = certainties([t.outcome for t in record.ok], record.baseline)
+        assert {p.number: p.sure for p in joint.points} == {t.number: c for t, c in zip(record.ok, found, strict=True)}
 
 
 def test_studies_learn_from_each_other_what_is_usual_for_seeds() -> None:
@@ -97,7 +98,8 @@ def test_parts_may_have_met_different_attacks() -> None:
 def test_parts_without_an_undefended_model_borrow_that_of_their_architecture() -> None:
     parts = part_of("laplace", LAPLACE), part_of("marvell", MARVELL, baseline=None)
     joint = joint_of(campaign_of(*parts))
-    assert joint.undefended == parts[0].baseline
+    assert joint.undefended is not None
+    assert joint.undefended.outcome == parts[0].baseline
     assert len(joint.settings.blocks) == 1
     other = replace(parts[1], cell=parts[1].cell.model_copy(update={"model": parts[1].cell.model.model_copy()}))
     other = replace(other, baseline=Outcome.failed("diverged", "NaN"))
@@ -113,7 +115,8 @@ def test_one_setting_of_another_architecture_does_not_take_the_chances_from_the_
     assert len(joint.settings.blocks) == 2
     assert joint.settings.whole is not None
     assert 0 < sum(p.chance > 0.03 for p in joint.points) < len(joint.points)
-    assert joint.undefended == joint.parts[0].baseline, "the one that most studies share"
+    assert joint.undefended is not None
+    assert joint.undefended.outcome == joint.parts[0].baseline, "the one that most studies share"
 
 
 def test_settings_that_cannot_be_told_apart_stand_together() -> None:

@@ -9,9 +9,8 @@ from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
-from tune_vfl.analysis.reliability import local_baseline_of, reliability_of
-from tune_vfl.analysis.study_summary import study_frontier
-from tune_vfl.analysis.summary import frontier
+from tune_vfl.analysis.reliability import checks_of, local_baseline_of
+from tune_vfl.analysis.summary import frontier, study_summary
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 
@@ -41,21 +40,21 @@ def test_nothing_is_kept_of_no_gain() -> None:
 @pytest.mark.parametrize(("alone", "says"), [(0.9, "nothing to protect it for"), (0.95, "worse than none")])
 def test_the_check_of_the_gain_says_why_there_is_none(alone: float, says: str) -> None:
     record = part_of("laplace", [(0.88, 0.2)], baseline=EVEN, alone=(alone,) * 10)
-    (gain,) = [check for check in reliability_of(record).checks if check.name == "gain"]
+    (gain,) = [check for check in checks_of(record) if check.name == "gain"]
     assert not gain.ok
     assert says in gain.says
 
 
 def test_a_front_is_listed_by_falling_utility() -> None:
     record = part_of("laplace", [(0.80, 0.1), (0.90, 0.4), (0.85, 0.2)])
-    assert [point["number"] for point in study_frontier(record)] == [1, 2, 0]
+    assert [point["number"] for point in frontier(CampaignRecord.of(record))] == [1, 2, 0]
 
 
 def test_the_frontier_of_a_campaign_of_one_study_is_that_study_s() -> None:
     record = part_of("laplace", [(0.80, 0.1), (0.90, 0.4), (0.85, 0.2)])
-    for attack in (None, "pmc"):
-        assert frontier(CampaignRecord.of(record), attack) == study_frontier(record, attack)
-    assert study_frontier(record, "pmc") != study_frontier(record)
+    campaign = CampaignRecord.of(record)
+    assert frontier(campaign) == study_summary(record)["front"]
+    assert frontier(campaign, "pmc") != frontier(campaign)
 
 
 def test_settings_of_the_front_come_before_better_balanced_ones_behind_it() -> None:

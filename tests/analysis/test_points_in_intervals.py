@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, part_of, steady
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.decide import decide
-from tune_vfl.analysis.decision import Setting
+from tune_vfl.analysis.decision import Choice
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.settings_table import SettingsTable
@@ -93,7 +93,7 @@ def successes(of: Drawn, rng: np.random.Generator, floor: float) -> list[float]:
     return found
 
 
-def check(setting: Setting) -> None:
+def check(setting: Choice) -> None:
     """Hold every number of a described setting to its interval."""
     assert holds(setting.utility, setting.utility_interval)
     assert holds(setting.leakage, setting.leakage_interval)

@@ -54,7 +54,7 @@ def test_a_defense_s_name_is_its_own_best_by_the_campaign_s_rule() -> None:
     own = joint_of(campaign_of(part_of("laplace", LAPLACE)))
     assert own.knee is not None
     assert select(two(), "laplace").name == own.knee.name
-    assert select(two(), "camp-breast_cancer-marvell").study.cell.defense == "marvell"
+    assert select(two(), "camp-breast_cancer-marvell").defense == "marvell"
     with pytest.raises(UsageError, match="one of laplace, marvell"):
         select(two(), "laplce")
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.analysis import sentences
 from tune_vfl.analysis.decide import decide
-from tune_vfl.analysis.decision import Decision, Far, Reference, Rung, Setting, Strongest
+from tune_vfl.analysis.decision import Choice, Decision, Far, Reference, Rung, Strongest
 from tune_vfl.analysis.formatting import short, short_span
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.evaluation.checks import Check
 
-MARVELL = Setting(
+MARVELL = Choice(
     study="camp-marvell",
     dataset="spambase",
     defense="marvell",
@@ -32,7 +32,7 @@ DEPLOY = Decision(
     verdict="deploy",
     why="the most useful of 12 of 300 measured settings that surely keep leakage<=0.3",
     setting=MARVELL,
-    runner_up=Setting("camp-iso", "spambase", "iso", 2, {"ratio": 3.0}, 0.93, (0.925, 0.935), 0.19, None),
+    runner_up=Choice("camp-iso", "spambase", "iso", 2, {"ratio": 3.0}, 0.93, (0.925, 0.935), 0.19, None),
     undefended=Reference(0.945, (0.941, 0.949), 0.85, (0.8, 0.9)),
     alone=Reference(0.89, (0.88, 0.9)),
     far=(Far(("kdk", "cae"), 0.0131), Far(("mid",), None)),
@@ -58,7 +58,7 @@ def test_what_to_deploy_in_the_issue_s_manner() -> None:
     assert sentences.reliability(DEPLOY) == "The one check holds."
 
 
-ISO = Setting("camp-iso", "spambase", "iso", 2, {"ratio": 3.0}, 0.93, (0.925, 0.935), 0.08, None, kept=0.73)
+ISO = Choice("camp-iso", "spambase", "iso", 2, {"ratio": 3.0}, 0.93, (0.925, 0.935), 0.08, None, kept=0.73)
 LEAKY = replace(
     MARVELL,
     leakage=0.78,

@@ -13,8 +13,8 @@ from tests.helpers.campaigns import UNDEFENDED, campaign_of, chosen, confirmed, 
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
 from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, in_order
-from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of, reliability_of
-from tune_vfl.analysis.selection import Condition, front_of, parse
+from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of
+from tune_vfl.analysis.selection import Condition, parse
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.certainty import certainties
@@ -109,8 +109,8 @@ def test_what_is_best_among_those_that_meet_conditions() -> None:
     assert chosen(twins, "max-utility").number == 2, "of equal ones that leaks least"
     equal = part_of("laplace", [(0.9, 0.3), (0.9, 0.3)])
     assert chosen(equal, "max-utility").number == 0
-    assert [t.number for t in front_of(record)] == [0, 1, 2]
-    assert [t.number for t in front_of(equal)] == [0, 1], "equal points all stay"
+    assert [s.number for s in SettingsTable(CampaignRecord.of(record)).front()] == [0, 1, 2]
+    assert [s.number for s in SettingsTable(CampaignRecord.of(equal)).front()] == [0, 1], "equal points all stay"
     stayed = confirmed(record, {1: (0.89, 0.31, True), 2: (0.95, 0.1, False)})
     assert chosen(stayed, "max-utility").number == 1, "what did not stay is not taken"
     assert chosen(stayed, "min-leakage").number == 1
@@ -236,15 +236,14 @@ def test_a_federation_that_adds_nothing_fails_a_check() -> None:
 
 def test_checks_and_intervals_of_a_study() -> None:
     record = study()
-    trust = reliability_of(record)
+    settings = SettingsTable(CampaignRecord.of(record))
     assert record.baseline is not None
-    wanted = certainties([t.outcome for t in record.ok], record.baseline)
-    assert list(trust.trials) == [0, 1, 2, 3]
-    assert list(trust.trials.values()) == wanted
-    assert trust.baseline == certainties([record.baseline])[0]
-    assert trust.checks == checks_of(record)
-    assert trust.failing == [check for check in trust.checks if not check.ok]
-    assert reliability_of(replace(record, measure=1)).checks == checks_of(replace(record, measure=1)) == ()
+    assert settings.baseline is not None
+    assert [setting.number for setting in settings.rows] == [0, 1, 2, 3]
+    assert [s.sure for s in settings.rows] == certainties([t.outcome for t in record.ok], record.baseline)
+    assert settings.baseline.sure == certainties([record.baseline])[0]
+    assert checks_of(record)
+    assert checks_of(replace(record, measure=1)) == ()
     missing = checks_of(replace(record, baseline=Outcome.failed("oom", "full")))
     assert [(c.name, c.ok) for c in missing] == [("undefended", False)]
-    assert reliability_of(replace(record, baseline=None)).baseline is None
+    assert SettingsTable(CampaignRecord.of(replace(record, baseline=None))).baseline is None

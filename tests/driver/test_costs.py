@@ -93,7 +93,7 @@ def test_a_constraint_on_costs_decides_and_what_was_measured_is_not_measured_aga
     workers.room = 4
     go(Costly)
     assert workers.costs_together == 2, "as many at once as there is room for"
-    assert select(open_study("c").record(), "cost<=1.5").study.name == "c-laplace"
+    assert select(open_study("c").record(), "cost<=1.5").study == "c-laplace"
     resume("c", progress=False, sinks=(), work=TrainableSpec(Breaking, {}), other_code=True)
     assert costs() == COSTS
 

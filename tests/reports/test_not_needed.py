@@ -13,10 +13,10 @@ from reports.story import story
 from reports.tables import attacks_frame, trials_frame
 from tests.helpers.campaigns import campaign_of, part_of, steady
 from tests.reports.test_tables_side_by_side import gathered
-from tune_vfl.analysis.study_summary import study_frontier, study_summary
-from tune_vfl.analysis.summary import frontier_against
+from tune_vfl.analysis.summary import frontier, study_summary
 from tune_vfl.cli.studies import front_table
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.tracking.payload import trial_content
 
@@ -33,10 +33,11 @@ def record() -> StudyRecord:
 
 
 def test_a_front_against_it_is_of_the_settings_that_met_it(record: StudyRecord) -> None:
-    assert [p["number"] for p in study_frontier(record)] == [0, 1]
-    assert [p["number"] for p in study_frontier(record, "pmc")] == [1]
+    lone = CampaignRecord.of(record)
+    assert [p["number"] for p in frontier(lone)] == [0, 1]
+    assert [p["number"] for p in frontier(lone, "pmc")] == [1]
     campaign = campaign_of(record, part_of("ppdl", [without_pmc(0.95, 0.9)]))
-    assert [p["number"] for p in frontier_against(campaign, "pmc")] == [1]
+    assert [p["number"] for p in frontier(campaign, "pmc")] == [1]
 
 
 def test_json_says_why(record: StudyRecord) -> None:
@@ -47,13 +48,13 @@ def test_json_says_why(record: StudyRecord) -> None:
 
 
 def test_the_terminal_says_so_and_no_number(record: StudyRecord, capsys: pytest.CaptureFixture[str]) -> None:
-    front_table(study_frontier(record))
+    front_table(frontier(CampaignRecord.of(record)))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "not needed" in line]
     assert "scale=1" in line
 
 
 def test_pages_say_so(record: StudyRecord) -> None:
-    rows = study_rows(record, story(record))
+    rows = study_rows(story(record))
     assert rows.attacks == ["norm", "pmc"]
     texts = {row["number"]: row["attacks"]["pmc"] for row in rows.front}
     assert texts[0] == "not needed"

@@ -44,7 +44,8 @@ def test_the_front_stands_by_rising_leakage_under_what_it_is_compared_with() -> 
         "undefended", "the label party alone", "marvell scale=2", "marvell scale=1", "laplace scale=1",
         "marvell scale=3",
     ]  # fmt: skip
-    sure = data.found.undefended_sure
+    assert data.found.undefended is not None
+    sure = data.found.undefended.sure
     assert sure is not None
     undefended, alone, _, chosen, _, last = (row.cells for row in table.rows)
     assert undefended[1] == span(0.95, sure.utility_interval)
@@ -76,6 +77,13 @@ def test_the_front_s_file_has_the_same_in_full() -> None:
     row = frame.iloc[1]
     assert [row[n] for n in ("utility_low", "utility_high", "leakage_low", "leakage_high")] == pytest.approx(ends)
     assert row["chance"] == pytest.approx(point.chance)
+
+
+def test_a_single_seed_has_no_interval_in_the_file() -> None:
+    once = [outcome_of([u], {"norm": [x]}) for u, x in LAPLACE]
+    frame = front_table(gathered(part_of("laplace", once, attacks=["norm"]))).frame
+    assert frame["utility"].notna().all()
+    assert frame[["utility_low", "utility_high", "leakage_low", "leakage_high"]].isna().all(axis=None)
 
 
 def test_marks_have_a_column_where_there_are_any() -> None:

@@ -33,7 +33,7 @@ def test_the_question_and_the_answer_with_its_numbers() -> None:
     )
     knee = told.info.knee
     assert knee is not None
-    low, high = told.info.trust.trials[knee.number].leakage_interval or (0.0, 0.0)
+    low, high = knee.leakage_interval or (0.0, 0.0)
     assert told.answer == (
         f"3 of 3 measured settings are worth choosing from. The best compromise is scale={knee.number + 1} "
         f"(trial {knee.number}): it costs {UNDEFENDED[0] - knee.utility:.3f} AUC "
@@ -128,27 +128,27 @@ def test_remarks_commands_and_options() -> None:
 def test_a_study_s_own_front_as_texts() -> None:
     record = study(weak_at(0.94, 0.6, "pmc"), (0.90, 0.3), (0.85, 0.5))
     told = story(record)
-    rows = study_rows(record, told)
+    rows = study_rows(told)
     assert [r["number"] for r in rows.front] == [1, 0], "by rising leakage, and what lies behind is left out"
     first = rows.front[0]
-    sure = told.info.trust.trials[1]
+    sure = told.info.points[1].sure
     low, high = sure.utility_interval or (0.0, 0.0)
     assert first["utility"] == f"0.900 ({low:.3f} to {high:.3f})"
-    assert (first["key"], first["setting"], first["kept"]) == ("camp-breast_cancer-laplace#1", "scale=2", "75%")
-    assert first["worst"] == f"{sure.leakage_worst_seed:.3f}"
+    assert (first["key"], first["setting"], first["gain_kept"]) == ("camp-breast_cancer-laplace#1", "scale=2", "75%")
+    assert first["leakage_worst_seed"] == f"{sure.leakage_worst_seed:.3f}"
     assert first["attacks"] == {"norm": "0.650 ± 0.001", "pmc": "0.575 ± 0.001"}
     assert [r["weak"] for r in rows.front] == ["", "pmc"]
-    assert [r["knee"] for r in rows.front] == [p.is_knee for p in told.info.front]
+    assert [r["knee"] for r in rows.front] == [p is told.info.knee for p in told.info.front]
     assert (rows.attacks, rows.measures, rows.bounded) == (["norm", "pmc"], "leak AUC", False)
     assert rows.undefended is not None
-    assert rows.undefended["kept"] == "100%"
+    assert rows.undefended["gain_kept"] == "100%"
     bare = replace(record, baseline=None, alone=())
-    assert study_rows(bare, story(bare)).undefended is None
-    assert study_rows(bare, story(bare)).front[0]["kept"] == "–"
+    assert study_rows(story(bare)).undefended is None
+    assert study_rows(story(bare)).front[0]["gain_kept"] == "–"
     bound = attack_of([0.3, 0.3, 0.3]).model_copy(update={"upper_bound": True})
     oracle = study(steady(0.9, 0.3).model_copy(update={"attacks": {"norm": bound}}))
-    assert study_rows(oracle, story(oracle)).bounded
-    assert study_rows(oracle, story(oracle)).front[0]["attacks"]["norm"].endswith(" ≤")
+    assert study_rows(story(oracle)).bounded
+    assert study_rows(story(oracle)).front[0]["attacks"]["norm"].endswith(" ≤")
 
 
 def test_the_info_of_a_study_s_points() -> None:

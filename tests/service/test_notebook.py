@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 import tune_vfl
+from reports.compared import front_table
+from reports.gathered import gather
+from reports.tables import front_frame as fronts_of
+from tests.helpers.campaigns import confirmed
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.simulated import Simulation, closed_form, simulate
 from tune_vfl.errors import SpecError, StudyError, UnknownNameError, UsageError
@@ -20,6 +24,7 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.service import confirming, notebook
+from tune_vfl.service.frames import frontier_frame
 from tune_vfl.service.notebook import Study, load_study
 from tune_vfl.spec.cell import References
 
@@ -170,6 +175,34 @@ def test_of_several_data_sets_each_has_its_front_and_one_must_be_named_to_decide
             ask()
         with pytest.raises(UnknownNameError, match="'bank'"):
             ask("bnak")
+
+
+def test_a_confirmed_setting_has_one_number_under_one_name(study: Study) -> None:
+    searched = {p["number"]: (p["utility"], p["leakage"]) for p in study.frontier()}
+    record = confirmed(study.record().studies[0], {0: (0.7, 0.8, True), 1: (0.6, 0.3, False)})
+    campaign = CampaignRecord.of(record)
+    asked = Several(campaign)
+    (data,) = gather(campaign)
+    frames = {
+        "the notebook's front": asked.front(),
+        "frontier --format csv": frontier_frame(campaign),
+        "the report's front.csv": front_table(data).frame,
+        "the report's fronts.csv": fronts_of([record]),
+    }
+    for name, frame in frames.items():
+        of = frame.set_index("number")
+        assert {n: (of["utility"][n], of["leakage"][n]) for n in of.index} == searched, name
+    points = {p["number"]: p for p in asked.frontier()}
+    assert {n: (p["utility"], p["leakage"]) for n, p in points.items()} == searched
+    front = frames["the notebook's front"].set_index("number")
+    assert front["confirmed.utility"][[0, 1]].tolist() == [0.7, 0.6], "of one that did not stay too"
+    assert front["confirmed.leakage"][[0, 1]].tolist() == [0.8, 0.3]
+    assert front["confirmed.utility_low"][0] < 0.7 < front["confirmed.utility_high"][0]
+    assert front.loc[2, ["confirmed.utility", "confirmed.stays"]].isna().all(), "it took part in none"
+    assert front["confirmed"].tolist() == [True, False, False]
+    assert points[0]["confirmation"]["utility"] == 0.7
+    assert "confirmation" not in points[1]
+    assert not [name for name in study.front() if name.startswith("confirmed.")], "nothing is known of fresh seeds"
 
 
 def test_the_door_gives_studies_with_these_verbs(study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

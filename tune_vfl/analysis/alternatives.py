@@ -175,6 +175,6 @@ def _unconfirmed(campaign: CampaignRecord, describer: Describer, chosen: int | N
 
 
 def _called(describer: Describer, place: int) -> str:
-    point = describer.joint.points[place]
-    fixed = describer.settings.rows[place].record.cell.fixed
+    point = describer.settings.rows[place]
+    fixed = point.record.cell.fixed
     return f"{point.defense} {setting(point.params, [n for n in point.params if n not in fixed])} ({point.name})"

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tune_vfl.analysis.settings_table import SeedBlock, SettingRow, SettingsTable, values_of
+from tune_vfl.analysis.seed_block import SeedBlock, values_of
+from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.evaluation.certainty import variance_over_rows
 from tune_vfl.records.confirmations import ConfirmedNumber, ConfirmedPoint
 from tune_vfl.spec.constraints import AT_LEAST, OF_ATTACK
@@ -175,9 +176,8 @@ class Bounds:
                 found.value[i] = found.bound[i] = 0.0
 
     def _again(self, block: SeedBlock) -> list[tuple[int, ConfirmedPoint]]:
-        rows: list[SettingRow] = self.settings.rows
         places: Ints = block.rows
-        return [(i, again) for i in places.tolist() if (again := rows[i].again) is not None]
+        return [(i, again) for i in places.tolist() if (again := self.settings.rows[i].again) is not None]
 
     def _half(self, again: ConfirmedPoint, interval: tuple[float, float] | None) -> float:
         """Return half of a one-sided width from a 90% interval of fresh seeds."""

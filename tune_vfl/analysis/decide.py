@@ -91,8 +91,8 @@ def _trusted(joint: Joint, checks: dict[str, tuple[Check, ...]]) -> Bools:
 def _chosen(campaign: CampaignRecord, describer: Describer, among: Bools) -> int | None:
     """Return the index of the recommended setting, or of the compromise."""
     by_utility, knee = bounds_leakage(campaign.constraints), describer.joint.knee
-    if not by_utility and knee is not None and among[describer.place(knee)]:
-        return describer.place(knee)
+    if not by_utility and knee is not None and among[knee.place]:
+        return knee.place
     ranked = rivals(describer, among, by_utility=by_utility)
     return ranked[0] if ranked else None
 
@@ -125,7 +125,7 @@ def _why(campaign: CampaignRecord, describer: Describer, chosen: int, kept: int)
     if bounds_leakage(campaign.constraints):
         return f"the most useful of {surely}"
     # Where the knee itself is not eligible, the best eligible setting is not a knee.
-    best = joint.knee is not None and describer.place(joint.knee) == chosen
+    best = joint.knee is not None and joint.knee.place == chosen
     compromise = "the best compromise" if best else "the best eligible compromise"
     front = f"the joint front, {count(len(joint.front), 'setting')} of {measured}"
     return f"{compromise} of {surely if campaign.constraints else front}"

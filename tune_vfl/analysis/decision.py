@@ -34,8 +34,8 @@ class Strongest:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A setting and its numbers in a decision: those of a confirmation where it took part in one, else the search's.
+class Choice:
+    """A setting that a decision names, and the numbers that count: a confirmation's where it took part in one.
 
     Attributes:
         study, dataset, defense, number, params: the trial's identity.
@@ -89,7 +89,7 @@ class Rung:
     """
 
     cap: float
-    setting: Setting | None
+    setting: Choice | None
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ class Decision:
     metric: str
     verdict: Verdict
     why: str
-    setting: Setting | None = None
-    compromise: Setting | None = None
+    setting: Choice | None = None
+    compromise: Choice | None = None
     ladder: tuple[Rung, ...] = ()
-    runner_up: Setting | None = None
-    nearest: Setting | None = None
+    runner_up: Choice | None = None
+    nearest: Choice | None = None
     undefended: Reference | None = None
     alone: Reference | None = None
     far: tuple[Far, ...] = ()
@@ -176,7 +176,7 @@ class Decision:
         return {"study": None if chosen is None else chosen.study, **known, **rest}
 
     @property
-    def marked(self) -> Setting | None:
+    def marked(self) -> Choice | None:
         """The setting that figures and tables mark: the recommended one, else the compromise."""
         return self.setting or self.compromise
 

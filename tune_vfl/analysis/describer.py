@@ -8,8 +8,8 @@ import numpy as np
 
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.constraints import requirements
-from tune_vfl.analysis.decision import Reference, Setting, Strongest
-from tune_vfl.analysis.joint_front import Joint, JointPoint
+from tune_vfl.analysis.decision import Choice, Reference, Strongest
+from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.evaluation.certainty import Interval
 from tune_vfl.statistics.arrays import Floats
 
@@ -18,7 +18,7 @@ _BOTH_ENDS = 0.95
 
 
 class Describer:
-    """Builder of :class:`Setting` and :class:`Reference` objects for one data set.
+    """Builder of :class:`Choice` and :class:`Reference` objects for one data set.
 
     Args:
         joint: all settings on one data set.
@@ -30,14 +30,14 @@ class Describer:
         self.bounds = bounds or Bounds(joint.settings)
         self._ends = Bounds(joint.settings, _BOTH_ENDS)
 
-    def setting(self, place: int, constraints: Mapping[str, float] | None = None) -> Setting:
+    def setting(self, place: int, constraints: Mapping[str, float] | None = None) -> Choice:
         """Return one setting; with constraints, also those that it misses."""
-        point, row = self.joint.points[place], self.settings.rows[place]
+        point = self.settings.rows[place]
         utility, leakage = self.settings.known[place].tolist()
         again = point.again
         loss, loss_interval = self._loss(place)
         asked = requirements(self.bounds, place, constraints or {})
-        return Setting(
+        return Choice(
             study=point.study,
             dataset=point.dataset,
             defense=point.defense,
@@ -49,7 +49,7 @@ class Describer:
             leakage_interval=point.intervals[1],
             loss=loss,
             loss_interval=loss_interval,
-            cost=row.record.cost,
+            cost=point.record.cost,
             kept=self.kept(place),
             gained=self._gained(place),
             strongest=self.strongest(place),
@@ -113,13 +113,10 @@ class Describer:
             fresh = row.record.confirmation.baseline
             if fresh.utility is not None:
                 return Reference(fresh.utility, fresh.utility_interval, fresh.leakage, fresh.leakage_interval)
-        outcome, sure = self.joint.undefended, self.joint.undefended_sure
-        if outcome is None:
+        model = self.joint.undefended
+        if model is None:
             return None
-        utility, leakage = outcome.objectives
-        if sure is None:
-            return Reference(utility, None, leakage, None)
-        return Reference(utility, sure.utility_interval, leakage, sure.leakage_interval)
+        return Reference(model.utility, model.utility_interval, model.leakage, model.leakage_interval)
 
     def alone(self) -> Reference | None:
         """Return the baseline of the label party's own model; None where it was not measured."""
@@ -137,7 +134,3 @@ class Describer:
             if row.again is not None and (gained := self._gained(i)) is not None:
                 found[i] = gained
         return found
-
-    def place(self, point: JointPoint) -> int:
-        """Return the index of a point among all settings."""
-        return self.settings.place[point.study, point.number]

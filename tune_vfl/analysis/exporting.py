@@ -34,7 +34,7 @@ def export(
 
     rule = DEFAULT if by is None else by
     chosen = select(campaign, rule, dataset)
-    config = exported(chosen.study, chosen.trial, rule)
+    config = exported(chosen.record, chosen.trial, rule)
     if path is not None:
         save_config(config, Path(path))
     return config

@@ -1,4 +1,4 @@
-"""Reliability of a study: intervals of its settings, the federation's gain over the label party alone, and checks."""
+"""Reliability of a study: the federation's gain over the label party alone, and checks."""
 
 from __future__ import annotations
 
@@ -34,44 +34,8 @@ class LocalBaseline(NamedTuple):
         return None if self.gain_interval[0] <= 0 else (utility - self.utility) / self.gain
 
 
-class Reliability(NamedTuple):
-    """Intervals, baselines and checks of a study; all empty for a study of measure 1.
-
-    Attributes:
-        trials: by number, of the ok ones.
-        baseline: of the undefended model.
-        alone: None where it was not measured.
-        checks: all of them, whether they hold or not.
-    """
-
-    trials: dict[int, Certainty]
-    baseline: Certainty | None
-    alone: LocalBaseline | None
-    checks: tuple[Check, ...]
-
-    @property
-    def failing(self) -> list[Check]:
-        """The checks that do not hold: while there are any, nothing is recommended."""
-        return [check for check in self.checks if not check.ok]
-
-
-NONE = Reliability({}, None, None, ())
-
-
-def reliability_of(record: StudyRecord) -> Reliability:
-    """Compute a study's reliability."""
-    if record.measure == 1:
-        return NONE
-    undefended = record.baseline if record.baseline is not None and record.baseline.outcome == "ok" else None
-    found = certainties([t.outcome for t in record.ok], undefended)
-    trials = {t.number: sure for t, sure in zip(record.ok, found, strict=True)}
-    baseline = certainties([undefended])[0] if undefended else None
-    alone = local_baseline_of(record)
-    return Reliability(trials, baseline, alone, tuple(_checks(record, baseline, alone)))
-
-
 def checks_of(record: StudyRecord) -> tuple[Check, ...]:
-    """Return the checks of :func:`reliability_of` alone; none of a study of measure 1."""
+    """Return a study's checks, whether they hold or not: while one fails, nothing is recommended. None of measure 1."""
     if record.measure == 1:
         return ()
     undefended = record.baseline if record.baseline is not None and record.baseline.outcome == "ok" else None

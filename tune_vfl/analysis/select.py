@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision
 from tune_vfl.analysis.formatting import number
-from tune_vfl.analysis.joint_front import Joint, JointPoint, joint_of
-from tune_vfl.analysis.selection import Selection, choose, parse, trial_of
+from tune_vfl.analysis.joint_front import Joint, joint_of
+from tune_vfl.analysis.selection import Selection, choose, parse, setting_of
 from tune_vfl.analysis.sentences import called, sentences
+from tune_vfl.analysis.setting import Setting
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.studies import StudyRecord
 
 DEFAULT = "decision"
 """What is selected where ``--select`` is left out."""
 
 
-class Selected(NamedTuple):
-    """The selected setting: a study and a trial."""
-
-    study: StudyRecord
-    trial: TrialRecord
-
-    @property
-    def name(self) -> str:
-        """``STUDY#21``."""
-        return f"{self.study.name}#{self.trial.number}"
-
-
-def select(campaign: CampaignRecord, by: str = DEFAULT, dataset: str | None = None) -> Selected:
+def select(campaign: CampaignRecord, by: str = DEFAULT, dataset: str | None = None) -> Setting:
     """Select one setting.
 
     Args:
@@ -48,8 +36,7 @@ def select(campaign: CampaignRecord, by: str = DEFAULT, dataset: str | None = No
     """
     selection = parse(by)
     if selection.rule == "trial":
-        study = _study(campaign, selection)
-        return Selected(study, trial_of(study, selection))
+        return setting_of(_study(campaign, selection), selection)
     if selection.rule == "name":
         return _named(campaign, selection, dataset)
     return _by_rule(_on(campaign, selection, dataset), selection)
@@ -65,7 +52,7 @@ def _study(campaign: CampaignRecord, selection: Selection) -> StudyRecord:
     raise UsageError(f"--select {selection.text!r}: expected one of the studies {', '.join(names)}, as in {example!r}")
 
 
-def _named(campaign: CampaignRecord, selection: Selection, dataset: str | None) -> Selected:
+def _named(campaign: CampaignRecord, selection: Selection, dataset: str | None) -> Setting:
     """Return the best setting of one defense, or of one study."""
     parts = [p for p in campaign.studies if selection.study in (p.name, p.cell.defense)]
     if not parts:
@@ -89,7 +76,7 @@ def _on(campaign: CampaignRecord, selection: Selection, dataset: str | None) -> 
     return campaign if dataset is None else campaign.on(dataset)
 
 
-def _by_rule(part: CampaignRecord, selection: Selection) -> Selected:
+def _by_rule(part: CampaignRecord, selection: Selection) -> Setting:
     joint = joint_of(part)
     if not joint.points:
         raise SelectionError(f"{part.name!r} has no point to select from: none of its trials ended ok")
@@ -97,22 +84,20 @@ def _by_rule(part: CampaignRecord, selection: Selection) -> Selected:
         return _decided(joint, decide(part, joint), selection)
     if selection.rule == "knee":
         assert joint.knee is not None  # noqa: S101 - there are points
-        return Selected(part.study(joint.knee.study), joint.knee.trial)
-    row = joint.settings.rows[choose(joint.settings, selection)]
-    return Selected(row.record, row.trial)
+        return joint.knee
+    return joint.settings.rows[choose(joint.settings, selection)]
 
 
-def _decided(joint: Joint, decision: Decision, selection: Selection) -> Selected:
+def _decided(joint: Joint, decision: Decision, selection: Selection) -> Setting:
     chosen = decision.setting
     if chosen is None:
         says = sentences(decision)[: None if decision.compromise is None else 2]  # the others are those of the choices
         knee = joint.knee if selection.study is None else None  # a defense's own knee is not the campaign's
         raise SelectionError("\n  ".join([" ".join(says), *_choices(decision, knee)]))
-    row = joint.settings.rows[joint.settings.place[chosen.study, chosen.number]]
-    return Selected(row.record, row.trial)
+    return joint.settings.rows[joint.settings.place[chosen.study, chosen.number]]
 
 
-def _choices(decision: Decision, knee: JointPoint | None) -> Iterator[str]:
+def _choices(decision: Decision, knee: Setting | None) -> Iterator[str]:
     """Yield the options by which a setting is selected where none is recommended."""
     before = None
     for cap, found in ((rung.cap, rung.setting) for rung in decision.ladder):

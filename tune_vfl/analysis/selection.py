@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.setting import Setting
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
-from tune_vfl.metrics import pareto
-from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.constraints import AT_LEAST
 from tune_vfl.statistics.arrays import Bools, Floats
 
@@ -112,20 +113,8 @@ def _condition(part: str, whole: str) -> Condition:
         raise UsageError(f"--select {whole!r}: {_EXPECTED}") from None
 
 
-def front_of(record: StudyRecord, attack: str | None = None) -> list[TrialRecord]:
-    """Return the trials on a study's front, by number; equal points all stay.
-
-    Args:
-        record: the study.
-        attack: the front is that against this attack alone, of the trials that met it.
-    """
-    met = [t for t in record.ok if attack is None or attack in t.outcome.attacks]
-    on_front = pareto.front([t.outcome.objectives_against(attack) for t in met]).tolist()
-    return [t for t, on in zip(met, on_front, strict=True) if on]
-
-
-def trial_of(record: StudyRecord, selection: Selection) -> TrialRecord:
-    """Return the trial that a selection names.
+def setting_of(record: StudyRecord, selection: Selection) -> Setting:
+    """Return the setting of the trial that a selection names.
 
     Raises:
         UsageError: when it names another study.
@@ -133,12 +122,13 @@ def trial_of(record: StudyRecord, selection: Selection) -> TrialRecord:
     """
     if selection.study not in (None, record.name):
         raise UsageError(f"--select {selection.text!r}: this is study {record.name!r}")
-    trial = next((t for t in record.trials if t.number == selection.number), None)
-    if trial is None or trial.outcome.outcome != "ok":
-        why = "no such trial" if trial is None else f"it ended as {trial.outcome.outcome}"
-        ok = ", ".join(str(t.number) for t in front_of(record)) or "empty, for no trial ended ok"
+    settings = SettingsTable(CampaignRecord.of(record))
+    setting = next((s for s in settings.trials if s.number == selection.number), None)
+    if setting is None or not setting.ok:
+        why = "no such trial" if setting is None else f"it ended as {setting.outcome.outcome}"
+        ok = ", ".join(map(str, sorted(s.number for s in settings.front()))) or "empty, for no trial ended ok"
         raise SelectionError(f"study {record.name!r}, trial {selection.number}: {why}; its front is {ok}")
-    return trial
+    return setting
 
 
 def choose(settings: SettingsTable, selection: Selection, bounds: Bounds | None = None) -> int:
@@ -178,7 +168,7 @@ def meeting(bounds: Bounds, conditions: Sequence[Condition]) -> list[int]:
 def _stayed(settings: SettingsTable) -> list[int]:
     """Return the settings that a confirmation left on the front where there was one, else the front."""
     stayed = [i for i, confirmed in enumerate(settings.confirmed) if confirmed]
-    return stayed or [int(i) for i in np.flatnonzero(pareto.front(settings.searched))]
+    return stayed or [int(i) for i in np.flatnonzero(settings.on_front)]
 
 
 def _best(settings: SettingsTable, places: Sequence[int], objective: str) -> int:

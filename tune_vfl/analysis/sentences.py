@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tune_vfl.analysis.decision import Decision, Far, Setting
+from tune_vfl.analysis.decision import Choice, Decision, Far
 from tune_vfl.analysis.formatting import count, metric, number, setting, short, short_span
 
 _FIFTHS = ("hardly any", "about a fifth", "about two fifths", "about three fifths", "about four fifths", "nearly all")
@@ -40,7 +40,7 @@ def sentences(decision: Decision) -> list[str]:
     return found
 
 
-def called(chosen: Setting) -> str:
+def called(chosen: Choice) -> str:
     """Return a setting's name and parameters: ``marvell budget=2.1``."""
     return f"{chosen.defense} {setting(chosen.params)}" if chosen.params else chosen.defense
 
@@ -57,7 +57,7 @@ def reliability(decision: Decision) -> str:
     return f"All {len(decision.checks)} checks hold." if len(decision.checks) > 1 else "The one check holds."
 
 
-def _given_away(compromise: Setting) -> str:
+def _given_away(compromise: Choice) -> str:
     if compromise.strongest is None:
         return "was not attacked, so nobody knows what it gives away"
     return (
@@ -82,12 +82,12 @@ def _rungs(decision: Decision) -> Iterator[str]:
         before = found
 
 
-def _measured(found: Setting) -> str:
+def _measured(found: Choice) -> str:
     leakage = short_span(found.leakage, found.leakage_interval, 2)
     return f"{short_span(found.utility, found.utility_interval)} at leakage {leakage}"
 
 
-def _told(decision: Decision, chosen: Setting) -> Iterator[str]:
+def _told(decision: Decision, chosen: Choice) -> Iterator[str]:
     fresh = ", on fresh seeds" if chosen.confirmed else ""
     costs = "" if chosen.loss is None else f", {_loss(chosen)}"
     utility = short_span(chosen.utility, chosen.utility_interval)
@@ -104,13 +104,13 @@ def _told(decision: Decision, chosen: Setting) -> Iterator[str]:
         yield f"Its training takes {number(chosen.cost)} times the undefended one's CPU."
 
 
-def _loss(chosen: Setting) -> str:
+def _loss(chosen: Choice) -> str:
     loss, interval = chosen.loss or 0.0, chosen.loss_interval
     between = "" if interval is None else f" ({short(interval[0])} to {short(interval[1])})"
     return f"costs {short(loss)}{between}" if loss > 0 else f"costs nothing{between}"
 
 
-def _beside(decision: Decision, chosen: Setting) -> Iterator[str]:
+def _beside(decision: Decision, chosen: Choice) -> Iterator[str]:
     """Compare the setting with no defense and with the label party alone, which no confirmation measures."""
     if decision.alone is not None:
         who, where = decision.alone.who, " in the search" if chosen.confirmed else ""
@@ -124,7 +124,7 @@ def _beside(decision: Decision, chosen: Setting) -> Iterator[str]:
         yield f"Without a defense it is {utility}."
 
 
-def _no_less(decision: Decision, chosen: Setting) -> str:
+def _no_less(decision: Decision, chosen: Choice) -> str:
     """Warn of a setting whose leakage may be that of the undefended model."""
     undefended = None if decision.undefended is None else decision.undefended.leakage_interval
     if undefended is None or chosen.leakage_interval is None or chosen.leakage_interval[1] < undefended[0]:

@@ -1,24 +1,41 @@
-"""The JSON formats of studies and campaigns: ``tune-vfl/campaign/1``, and ``tune-vfl/study/1`` of a single study."""
+"""The JSON formats ``tune-vfl/study/1`` of a single study and ``tune-vfl/campaign/1`` of several."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tune_vfl.analysis.columns import values
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision
-from tune_vfl.analysis.describer import Describer
-from tune_vfl.analysis.joint_front import Joint, JointPoint, joint_of
+from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.analysis.joint_front import Joint, joint_of
+from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.analysis.sentences import sentences
-from tune_vfl.analysis.study_summary import study_frontier, study_summary
+from tune_vfl.analysis.setting import Measured, Setting
+from tune_vfl.analysis.settings_table import SettingsTable
+from tune_vfl.errors import SelectionError
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import named_uri
-from tune_vfl.metrics import pareto
-from tune_vfl.metrics.published import published
 from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord
+from tune_vfl.spec import StudySpec
 
+STUDY_SCHEMA = "tune-vfl/study/1"
 CAMPAIGN_SCHEMA = "tune-vfl/campaign/1"
-# Fields that refer to the worst attack or to its joint front, left out of a front against another attack.
-_OF_THE_WORST = ("leakage_interval", "leakage_worst_seed", "undecided", "chance", "together")
+
+_MEANS = ("utility", "leakage", "utility_std", "leakage_std")
+_INTERVALS = ("utility_interval", "leakage_interval", "leakage_worst_seed", "undecided")
+POINT = (
+    *("number", "params", *_MEANS, *_INTERVALS, "gain_kept", "attacks", "not_needed", "published"),
+    *("measure", "confirmed", "confirmation"),
+)
+"""Columns of a point of a study's front."""
+JOINT_POINT = ("study", "dataset", "defense", *POINT, "chance", "cost")
+"""Columns of a point of a joint front."""
+# Fields that refer to the worst attack or to its joint front, left out of a joint front against another attack.
+_OF_THE_WORST = ("leakage_interval", "leakage_worst_seed", "undecided", "chance")
+_BASELINE = ("outcome", *_MEANS, *_INTERVALS, "alone", "alone_interval", "attacks", "measure")
+_FAILED_BASELINE = ("outcome", "reason", "utility", "leakage", "attacks", "measure")
 
 
 def summary(campaign: CampaignRecord) -> dict[str, Any]:
@@ -40,18 +57,17 @@ def summary(campaign: CampaignRecord) -> dict[str, Any]:
         for dataset, decision in decided.items()
         for check in decision.checks
     ]
-    tracking = campaign.studies[0].spec.tracking
     return {
         "schema": CAMPAIGN_SCHEMA,
         "campaign": campaign.name,
         "studies": [study_summary(part) for part in campaign.studies],
         "trials": {"asked": campaign.trials, "counted": sum(len(part.counted) for part in campaign.studies)},
-        "front": [point for joint in joints.values() for point in front_of(joint)],
+        "front": [point for joint in joints.values() for point in _joint_front(joint)],
         "hypervolume": {dataset: joint.hypervolume for dataset, joint in joints.items()},
         "decisions": {dataset: _told(decision) for dataset, decision in decided.items()},
         "skipped": [{"study": s.study, "attack": s.attack, "problems": list(s.problems)} for s in campaign.skipped],
         "checks": checks,
-        "mlflow": {"experiment": campaign.name, "tracking_uri": hide_password(named_uri(tracking))},
+        "mlflow": _mlflow(campaign.name, campaign.studies[0].spec),
     }
 
 
@@ -59,73 +75,75 @@ def _told(decision: Decision) -> dict[str, Any]:
     return {**decision.plain(), "says": sentences(decision)}
 
 
+def _mlflow(experiment: str, spec: StudySpec) -> dict[str, str]:
+    return {"experiment": experiment, "tracking_uri": hide_password(named_uri(spec.tracking))}
+
+
+def study_summary(record: StudyRecord) -> dict[str, Any]:
+    """Return one study's progress, baseline, front and checks, by its own settings alone."""
+    front, settings = front_statistics(record), SettingsTable(CampaignRecord.of(record))
+    return {
+        "schema": STUDY_SCHEMA,
+        "study": record.name,
+        "measure": record.measure,
+        "trials": record.by_outcome(),
+        "hypervolume": front.hypervolume,
+        "reference_point": list(record.reference_point),
+        "baseline": _baseline(record, settings),
+        "front": [values(point, POINT) for point in settings.front()],
+        "knee": front.knee,
+        "cost": record.cost,
+        "checks": [check.model_dump() for check in checks_of(record)],
+        "mlflow": _mlflow(record.name, record.spec),
+    }
+
+
+def _baseline(record: StudyRecord, settings: SettingsTable) -> dict[str, Any] | None:
+    """Return the undefended model's numbers; how it ended where it has none, and None before it was measured."""
+    if settings.baseline is not None:
+        return values(settings.baseline, _BASELINE)
+    return None if record.baseline is None else values(Measured(settings, record, record.baseline), _FAILED_BASELINE)
+
+
 def frontier(campaign: CampaignRecord, attack: str | None = None) -> list[dict[str, Any]]:
-    """Return the joint fronts of all data sets as plain data; of a single study :func:`study_frontier`.
+    """Return the joint fronts of all data sets as plain data, each by falling utility; equal points all stay.
 
     Args:
-        campaign: the campaign.
+        campaign: the campaign, or a single study as one.
         attack: take this attack's advantage for the leakage instead of the worst attack's.
+
+    Returns:
+        A dict a point: ``number``, ``params``, ``utility``, ``leakage``, their standard deviations over the
+        seeds and 90% intervals, ``leakage_worst_seed``, ``gain_kept`` (the share of what the federation adds to the
+        label party's own model; null where it adds nothing), ``attacks``, the success of each by name,
+        ``not_needed``, the reason for each that was left out, ``published``, the papers' scalars by attack, and
+        ``confirmation``, the numbers of fresh seeds, of one that stayed on the front. Of a campaign also ``study``,
+        ``dataset``, ``defense``, ``chance`` (of being on the joint front), ``cost``, and ``together``: its neighbors
+        without a significant difference (``STUDY#21``).
+
+    Raises:
+        SelectionError: when a single study has no such attack.
     """
     if campaign.lone:
-        return study_frontier(campaign.studies[0], attack)
+        return [values(point, POINT) for point in front_settings(campaign, attack)]
     if attack is not None:
-        return frontier_against(campaign, attack)
-    return [point for dataset in campaign.datasets for point in front_of(joint_of(campaign, dataset))]
+        known = [name for name in JOINT_POINT if name not in _OF_THE_WORST]
+        return [values(point, known) for point in front_settings(campaign, attack)]
+    return [point for dataset in campaign.datasets for point in _joint_front(joint_of(campaign, dataset))]
 
 
-def frontier_against(campaign: CampaignRecord, attack: str) -> list[dict[str, Any]]:
-    """Return the joint fronts against one attack alone, whose advantage is then the ``leakage``.
+def front_settings(campaign: CampaignRecord, attack: str | None = None) -> list[Setting]:
+    """Return the settings on the joint fronts of all data sets; arguments and errors as of :func:`frontier`.
 
-    Left out are studies whose defense removes the attack's input, and settings where others had found nearly all: the
-    attack was not run on them.
+    With an attack, studies whose defense removes its input are left out, and settings on which it was not run because
+    others had found nearly all.
     """
-    found = []
-    for dataset in campaign.datasets:
-        joint = joint_of(campaign, dataset)
-        met = [p for p in joint.points if attack in p.trial.outcome.attacks]
-        objectives = [(p.objectives[0], p.trial.outcome.attacks[attack].advantage) for p in met]
-        front = [(p, o) for p, o, on in zip(met, objectives, pareto.front(objectives).tolist(), strict=True) if on]
-        describer = Describer(joint)
-        for point, (utility, leakage) in sorted(front, key=lambda f: -f[1][0]):
-            spread = point.trial.outcome.attacks[attack].advantage_std or 0.0
-            plain = {**_point(describer, point, []), "utility": utility, "leakage": leakage, "leakage_std": spread}
-            found.append({k: v for k, v in plain.items() if k not in _OF_THE_WORST})
-    return found
+    known = [a.name for a in campaign.studies[0].cell.attacks]
+    if campaign.lone and attack is not None and attack not in known:
+        raise SelectionError(f"study {campaign.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
+    return [point for dataset in campaign.datasets for point in SettingsTable(campaign.on(dataset)).front(attack)]
 
 
-def front_of(joint: Joint) -> list[dict[str, Any]]:
-    """Return a joint front as plain data, by falling utility.
-
-    A point has the fields of a study's front, and ``study``, ``dataset``, ``defense``, ``chance`` (of being on the
-    joint front), ``cost``, and ``together``: its neighbors without a significant difference (``STUDY#21``).
-    """
-    describer = Describer(joint)
+def _joint_front(joint: Joint) -> list[dict[str, Any]]:
     alike = {p.name: [q.name for q in group.points if q is not p] for group in joint.together for p in group.points}
-    return [_point(describer, point, alike[point.name]) for point in joint.front]
-
-
-def _point(describer: Describer, point: JointPoint, alike: list[str]) -> dict[str, Any]:
-    outcome, (utility, leakage) = point.trial.outcome, point.objectives
-    alone, record = describer.joint.alone, describer.settings.rows[describer.place(point)].record
-    return {
-        "study": point.study,
-        "dataset": point.dataset,
-        "defense": point.defense,
-        "number": point.number,
-        "params": point.params,
-        "utility": utility,
-        "leakage": leakage,
-        "utility_std": outcome.utility.std if outcome.utility else 0.0,
-        "leakage_std": outcome.leakage_std or 0.0,
-        **point.sure.numbers(),
-        **({} if alone is None else {"gain_kept": alone.kept(utility)}),
-        "attacks": {name: score.mean for name, score in outcome.attacks.items()},
-        **({"not_needed": outcome.not_needed} if outcome.not_needed else {}),
-        "published": published(outcome),
-        "measure": record.measure,
-        "confirmed": point.confirmed,
-        **({} if point.again is None or not point.confirmed else {"confirmation": point.again.numbers()}),
-        "chance": point.chance,
-        "cost": record.cost,
-        "together": alike,
-    }
+    return [values(point, (*JOINT_POINT, "together"), together=alike[point.name]) for point in joint.front]

@@ -12,7 +12,8 @@ import numpy as np
 from tune_vfl.analysis.alternatives import rivals
 from tune_vfl.analysis.constraints import RUNGS
 from tune_vfl.analysis.describer import Describer
-from tune_vfl.analysis.joint_front import Joint, JointPoint
+from tune_vfl.analysis.joint_front import Joint
+from tune_vfl.analysis.setting import Setting
 from tune_vfl.evaluation.certainty import Interval
 from tune_vfl.outcome import AttackScore
 from tune_vfl.records.studies import StudyRecord
@@ -34,7 +35,7 @@ class Rank:
     """
 
     defense: str
-    point: JointPoint | None = None
+    point: Setting | None = None
     utility: float | None = None
     utility_interval: Interval | None = None
     leakage_upper: float | None = None
@@ -80,7 +81,7 @@ class AttackTable:
 
     attacks: tuple[str, ...]
     defenses: tuple[str, ...]
-    points: dict[str, JointPoint]
+    points: dict[str, Setting]
     cells: dict[tuple[str, str], Met]
 
 
@@ -175,7 +176,7 @@ def attack_table(joint: Joint) -> AttackTable:
     """Tabulate the attacks' advantages in each defense's best setting: a confirmed one, else the best compromise."""
     describer = Describer(joint)
     attacks = dict.fromkeys(a.name for part in joint.parts for a in part.cell.attacks)
-    points: dict[str, JointPoint] = {}
+    points: dict[str, Setting] = {}
     cells: dict[tuple[str, str], Met] = {}
     for defense in joint.defenses:
         here = np.asarray([p.defense == defense for p in joint.points], dtype=bool)

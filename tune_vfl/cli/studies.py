@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ def studies(storage: Storage = None, json: Json = False) -> None:
 
     Example: `tune-vfl studies --json`
     """
-    from tune_vfl.analysis.study_summary import study_summary
+    from tune_vfl.analysis.summary import study_summary
     from tune_vfl.service.studies import all_records, held_names, state_of
 
     rows = []
@@ -105,62 +105,48 @@ def frontier(
 
     Example: `tune-vfl frontier kdk-bank --format csv -o front.csv`
     """
-    from tune_vfl.analysis import summary
     from tune_vfl.service.studies import campaign_record, known_attack
 
-    campaign = campaign_record(name, storage)
-    front = summary.frontier(campaign, known_attack(campaign.studies, attack) if attack else None)
-    _write_front(front, "json" if json else form, out)
-
-
-def _write_front(front: Sequence[Mapping[str, Any]], form: Format, out: Path | None) -> None:
-    import json
-
+    campaign, form = campaign_record(name, storage), "json" if json else form
+    one = known_attack(campaign.studies, attack) if attack else None
     if form == "parquet" and out is None:
         raise UsageError("frontier --format parquet: give a file with -o FILE; parquet is not text")
     if form == "table" and out is not None:
         raise UsageError("frontier -o: choose --format json, csv or parquet for a file")
-    if form == "table":
-        front_table(front)
-    elif out is None and form == "json":
-        emit_json(list(front))
-    elif out is None:
-        emit(to_csv(_frame(front)).rstrip("\n"))
+    if form in ("table", "json"):
+        from tune_vfl.analysis.summary import frontier as points_of
+
+        points = points_of(campaign, one)
+        _show_points(points, out) if form == "json" else front_table(points)
     else:
-        from tune_vfl.machine.files import written_out
+        from tune_vfl.service.frames import frontier_frame
 
-        with written_out(out) as draft:
-            if form == "json":
-                draft.write_text(json.dumps(list(front), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-            elif form == "csv":
-                draft.write_text(to_csv(_frame(front)), encoding="utf-8")
-            else:
-                _frame(front).to_parquet(draft, index=False)
-        say(f"wrote {out} ({len(front)} points)")
-
-
-def _frame(front: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a row a point, parameters, attacks and the papers' scalars in columns of their own."""
-    import pandas as pd
-
-    numbers = ("number", "utility", "leakage", "utility_std", "leakage_std")
-    rows = [
-        {
-            **{name: point[name] for name in ("study", "dataset", "defense") if name in point},
-            **{name: point[name] for name in numbers},
-            **{f"params.{name}": value for name, value in point["params"].items()},
-            **{f"attack.{name}": success(value) for name, value in point["attacks"].items()},
-            **{f"{scalar}.{name}": v for name, of in point["published"].items() for scalar, v in of.items()},
-        }
-        for point in front
-    ]
-    return pd.DataFrame(rows, columns=None if rows else list(numbers))
+        frame = frontier_frame(campaign, one)
+        if out is None:
+            emit(to_csv(frame).rstrip("\n"))
+        elif form == "csv":
+            _write(out, len(frame), lambda draft: draft.write_text(to_csv(frame), encoding="utf-8"))
+        else:
+            _write(out, len(frame), lambda draft: frame.to_parquet(draft, index=False))
 
 
-def success(attack: Any) -> float | None:
-    """Return an attack's mean success, whether the point holds the number or a mapping with ``mean``."""
-    value = attack.get("mean") if isinstance(attack, Mapping) else attack
-    return None if value is None else float(value)
+def _show_points(points: list[dict[str, Any]], out: Path | None) -> None:
+    import json
+
+    if out is None:
+        emit_json(points)
+    else:
+        text = json.dumps(points, indent=2, allow_nan=False) + "\n"
+        _write(out, len(points), lambda draft: draft.write_text(text, encoding="utf-8"))
+
+
+def _write(out: Path, points: int, put: Callable[[Path], object]) -> None:
+    """Write a front's file and say how many points it has."""
+    from tune_vfl.machine.files import written_out
+
+    with written_out(out) as draft:
+        put(draft)
+    say(f"wrote {out} ({points} points)")
 
 
 def front_table(front: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] | None = None) -> None:
@@ -189,8 +175,7 @@ def _successes(point: Mapping[str, Any]) -> dict[str, str]:
     """Return each attack's success as text, or that it was not needed."""
     from tune_vfl.analysis.formatting import NOT_NEEDED
 
-    found = {name: success(attack) for name, attack in (point.get("attacks") or {}).items()}
-    known = {name: "-" if value is None else f"{value:.3f}" for name, value in found.items()}
+    known = {name: f"{value:.3f}" for name, value in point["attacks"].items()}
     return known | dict.fromkeys(point.get("not_needed") or {}, NOT_NEEDED)
 
 

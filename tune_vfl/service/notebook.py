@@ -84,9 +84,10 @@ class Study(StoredStudy):
     def front(self) -> pd.DataFrame:
         """Return the Pareto front, joint for several defenses, a row per setting, by falling utility.
 
-        With several data sets each has a front, distinguished by the column ``dataset``. ``*_low`` and ``*_high`` are
-        90% intervals, missing with a single seed; ``chance`` is that of being on the front; ``attack.NAME`` is an
-        attack's success.
+        With several data sets each has a front, distinguished by the column ``dataset``. ``utility`` and ``leakage``
+        are the search's, ``confirmed.utility`` and ``confirmed.leakage`` those of fresh seeds after a confirmation;
+        ``*_low`` and ``*_high`` are 90% intervals, missing with a single seed; ``chance`` is that of being on the
+        front; ``attack.NAME`` is an attack's success.
         """
         from tune_vfl.analysis.joint_front import joint_of
         from tune_vfl.service.frames import front_frame
