@@ -16,7 +16,7 @@ from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Loader, Recipe
 from tune_vfl.data.encode import Encoding, encode_parties
 from tune_vfl.data.options import PartyOptions
-from tune_vfl.data.partition import Parties, by_share, changed, image_parties, matrix_parties
+from tune_vfl.data.partition import Parties, by_share, image_parties, map_columns, matrix_parties
 from tune_vfl.data.reading.files import find_one
 from tune_vfl.data.reading.public_images import Part, pixel_parties
 from tune_vfl.data.reading.tokens import text_parties
@@ -37,7 +37,7 @@ class Rows:
         x: a frame of text; numbers ``(N, d)`` or images ``(N, C, H, W)``, float32; tokens ``(N, L)``, int64; or images
             in bytes, ``(N, H, W)`` or ``(N, H, W, C)``, of which only the rows that are used become floats.
         y: ``(N,)`` int64 labels.
-        origin: the file or folder, for messages.
+        origin: the file or folder, or the name of data without one, for messages.
         labels: where in it the labels are, for messages.
         names: d names of numbers.
         start: the token that begins each party's part of a text.
@@ -79,7 +79,7 @@ class PublicSet(Loader[P]):
         encoding: how columns of text become numbers; all rows are encoded, whichever are used.
         recipe: the usual model and training.
         test_share: the share of each class that a seed holds out where there are no official test rows.
-        most: so many rows of a larger file are used, unless the option ``rows`` says otherwise; None uses all.
+        most_rows: so many rows of a larger file are used, unless the option ``rows`` says otherwise; None uses all.
     """
 
     files: ClassVar[tuple[str, ...]]
@@ -88,7 +88,7 @@ class PublicSet(Loader[P]):
     encoding: ClassVar[Encoding] = Encoding()
     recipe: ClassVar[Recipe]
     test_share: ClassVar[float] = 0.3
-    most: ClassVar[int | None] = None
+    most_rows: ClassVar[int | None] = None
 
     @abstractmethod
     def read(self, options: P, root: Path) -> Rows:
@@ -108,13 +108,13 @@ class PublicSet(Loader[P]):
         rows = self.read(options, root)
         classes = self.classes if rows.classes is None else rows.classes
         asked = options.rows if isinstance(options, SampledOptions) else None
-        if asked is None and self.most is not None and len(rows.y) > self.most:
-            asked = self.most
+        if asked is None and self.most_rows is not None and len(rows.y) > self.most_rows:
+            asked = self.most_rows
         chosen, test_rows, sampled = training_sample(rows.y, rows.test_rows, asked, classes, self.name)
         parties, notes = self._shared_out(rows, chosen, options.share, options.passive_parties)
         return assemble(
             self.name,
-            changed(parties, lambda columns: self.prepare(columns, rows.origin)),
+            map_columns(parties, lambda columns: self.prepare(columns, rows.origin)),
             rows.y[chosen],
             classes,
             metric=options.metric,
@@ -138,4 +138,4 @@ class PublicSet(Loader[P]):
             return pixel_parties(x if len(chosen) == len(x) else x[chosen.numpy()], share, parties, where), ()
         partition = by_share(list(x.columns), share, parties, where)
         passive, active, notes = encode_parties(x, partition, where, rows.encoding or self.encoding)
-        return changed((passive, active), lambda columns: replace(columns, x=columns.x[chosen])), notes
+        return map_columns((passive, active), lambda columns: replace(columns, x=columns.x[chosen])), notes

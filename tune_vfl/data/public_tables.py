@@ -50,9 +50,9 @@ class CsvSet(PublicSet[P]):
                 f"{path}: expected {self.label} and its {len(self.features)} features, got {len(frame.columns)} "
                 f"columns; not so: {shortened(strange)}; fetch it again"
             )
-        y, found = encode_labels(frame[self.label], f"{path}: {where}")
-        if found != (expected := self.labels or self.classes):
-            raise DataError(f"{path}: {where} holds {', '.join(found)}, expected {' and '.join(expected)}")
+        y, names = encode_labels(frame[self.label], f"{path}: {where}")
+        if names != (expected := self.labels or self.classes):
+            raise DataError(f"{path}: {where} holds {', '.join(names)}, expected {' and '.join(expected)}")
         features = frame[list(self.features)]
         x = complete_numbers(features, path) if self.has_numbers else features
         return Rows(x, y, path, where, names=self.features)
@@ -93,13 +93,13 @@ class RareTable(PublicSet[P]):
         where = f"label column {label!r}"
         y, classes = encode_labels(frame[label], f"{path}: {where}", getattr(options, "positive", None))
         x = frame.drop(columns=label)
-        odd = self.odd(len(x.columns), len(classes), label, f"{path}: {where}")
-        notes = (*left_out(frame), *([f"{path.name} has {odd}"] if odd else []))
+        counts = self.count_note(len(x.columns), len(classes), label, f"{path}: {where}")
+        notes = (*left_out(frame), *([f"{path.name} has {counts}"] if counts else []))
         encoding = Encoding(numeric=tuple(x.columns) if self.has_numbers else ())
         return Rows(x, y, path, where, notes=notes, classes=classes, encoding=encoding)
 
     @abstractmethod
-    def odd(self, columns: int, classes: int, label: str, where: str) -> str:
+    def count_note(self, columns: int, classes: int, label: str, where: str) -> str:
         """Return how many columns and classes the table has, where the paper counts others; else an empty text.
 
         Args:

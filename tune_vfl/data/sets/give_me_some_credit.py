@@ -96,11 +96,11 @@ class Loan(RareTable[LoanOptions]):
     source = "wherever your table of loans is from; label and positive are for it alone"
     recipe = GiveMeSomeCredit.recipe
     test_share = 0.2
-    most = 100_000
+    most_rows = 100_000
     instead = GiveMeSomeCredit
     unlike = f"the ten columns of the file that LADSG cites, where it counts 156; a wide table goes to {files[0]}"
 
-    def odd(self, columns: int, classes: int, label: str, where: str) -> str:
+    def count_note(self, columns: int, classes: int, label: str, where: str) -> str:
         """Return how many columns the table has, where LADSG counts others; refuse one without two classes."""
         del label
         if classes != 2:

@@ -104,7 +104,7 @@ class Fault(RareTable[FaultOptions]):
         f"{_ADDRESS} goes to {files[0]}"
     )
 
-    def odd(self, columns: int, classes: int, label: str, where: str) -> str:
+    def count_note(self, columns: int, classes: int, label: str, where: str) -> str:
         """Return how many columns and classes the file has, where LabObf counts others."""
         del where
         if (columns, classes) == (47, 3):
