@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from tests.helpers.state_api import cluster, listing
 from tune_vfl.cluster import jobs as module
-from tune_vfl.cluster.admission import SEAT, has_seats, offers_seats, places_of
+from tune_vfl.cluster.admission import SEAT, offers_seats, places_of
 from tune_vfl.cluster.jobs import Jobs, Where
 from tune_vfl.machine.web import Server
 
 
 def nodes(*resources: dict[str, float], state: str = "ALIVE") -> bytes:
-    listed = [{"node_id": "x", "state": state, "resources_total": held} for held in resources]
-    return json.dumps({"result": True, "data": {"result": {"total": len(listed), "result": listed}}}).encode()
+    about = {"node_id": "x", "node_ip": "1", "is_head_node": True, "state_message": "", "node_name": "", "labels": {}}
+    return listing(*({**about, "state": state, "resources_total": held} for held in resources))
 
 
-def test_a_head_offers_seats_or_none() -> None:
-    assert has_seats(nodes({"CPU": 4.0}, {"CPU": 3.0, SEAT: 8.0}))
-    assert not has_seats(nodes({"CPU": 4.0}))
-    assert not has_seats(nodes({SEAT: 8.0}, state="DEAD"))
-    assert not any(map(has_seats, (b"<html>", b"[]", b'{"data": null}')))
-    assert not offers_seats(Server("http://127.0.0.1:9"))
+@pytest.mark.parametrize(
+    ("answer", "offered"),
+    [
+        (nodes({"CPU": 4.0}, {"CPU": 3.0, SEAT: 8.0}), True),
+        (nodes({"CPU": 4.0}), False),
+        (nodes({SEAT: 8.0}, state="DEAD"), False),
+        (b"<html>", False),
+        (b"[]", False),
+        (b'{"data": null}', False),
+    ],
+)
+def test_a_head_offers_seats_or_none(answer: bytes, offered: bool) -> None:
+    with cluster("nodes", answer) as relay:
+        assert offers_seats(relay) == offered
 
 
 def test_those_that_wait_have_places_in_the_order_in_which_they_came() -> None:

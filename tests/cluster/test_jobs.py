@@ -21,7 +21,8 @@ from tune_vfl.cli.main import main
 from tune_vfl.cluster.dashboard import ask, dashboard_address, find_token
 from tune_vfl.cluster.jobs import answers_in
 from tune_vfl.cluster.packs import packs_by_job
-from tune_vfl.errors import UsageError
+from tune_vfl.cluster.relay import Relay
+from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.machine.web import Server, is_loopback
 
 SPEC = {
@@ -117,11 +118,12 @@ def test_the_dashboard_says_who_has_room_and_who_waits(head):
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as driver:
         job = driver.stdout.readline().strip()
-        found = packs_by_job(Server(url, token))
+        found = packs_by_job(Relay(Server(url, token)))
         driver.communicate("")
     assert found[job].running + found[job].waiting == 3
     assert found[job].waiting >= 1
-    assert packs_by_job(Server(url, "wrong")) == {}
+    with pytest.raises(UnreachableError, match="refuses the token"):
+        packs_by_job(Relay(Server(url, "wrong")))
 
 
 def test_submit_wait_and_read_the_front_back(head, tmp_path, monkeypatch, capsys):

@@ -1,24 +1,32 @@
-"""Who has room on a cluster and who waits, as a real dashboard tells it."""
+"""Who has room on a cluster and who waits, as a dashboard lists its placement groups."""
 
 from __future__ import annotations
 
-import json
+import pytest
 
-from tune_vfl.cluster.packs import Packs, count, packs_by_job
+from tests.helpers.state_api import cluster, listing
+from tune_vfl.cluster.packs import Packs, packs_by_job
+from tune_vfl.cluster.relay import Relay
+from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.web import Server
 
 
-def answer(*groups: tuple[str, str]) -> bytes:
-    listed = [{"placement_group_id": "x", "creator_job_id": job, "state": state} for job, state in groups]
-    return json.dumps({"result": True, "data": {"result": {"total": len(listed), "result": listed}}}).encode()
+def groups(*of: tuple[str, str]) -> bytes:
+    return listing(*({"placement_group_id": "x", "name": "", "creator_job_id": job, "state": s} for job, s in of))
 
 
 def test_packs_are_counted_by_job() -> None:
-    found = count(answer(("01", "CREATED"), ("01", "PENDING"), ("01", "CREATED"), ("02", "PENDING"), ("03", "REMOVED")))
-    assert found == {"01": Packs(2, 1), "02": Packs(0, 1)}
+    held = groups(("01", "CREATED"), ("01", "PENDING"), ("01", "CREATED"), ("02", "PENDING"), ("03", "REMOVED"))
+    with cluster("placement_groups", held) as relay:
+        assert packs_by_job(relay) == {"01": Packs(2, 1), "02": Packs(0, 1)}
 
 
-def test_what_cannot_be_read_counts_nothing() -> None:
-    assert count(b"<html>") == {}
-    assert count(b'{"data": null}') == {}
-    assert packs_by_job(Server("http://127.0.0.1:9")) == {}
+@pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", b'{"result": true, "data": null}'])
+def test_what_cannot_be_read_counts_nothing(answer: bytes) -> None:
+    with cluster("placement_groups", answer) as relay:
+        assert packs_by_job(relay) == {}
+
+
+def test_a_cluster_that_is_gone_is_no_cluster_without_packs() -> None:
+    with pytest.raises(UnreachableError, match="does not answer any more"):
+        packs_by_job(Relay(Server("http://127.0.0.1:9")))

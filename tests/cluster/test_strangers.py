@@ -123,7 +123,7 @@ def test_what_takes_the_port_of_a_forward_that_ended_hears_nothing(
     with pytest.raises(UnreachableError, match=NOT_OURS):
         jobs.run("search", [], "s", Where(), files={"spec.yaml": "study: s"})
     with pytest.raises(UnreachableError, match=NOT_OURS):
-        packs_by_job(Server(jobs.address, TOKEN))
+        packs_by_job(Relay(Server(jobs.address, TOKEN)))
     assert set(stranger.heard.split("\n")) <= {"b''", ""}
 
 

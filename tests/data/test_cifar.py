@@ -10,7 +10,7 @@ import torch
 from tests.helpers.official import noise, picture, put_pickle
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.sets import cifar10, cifar100
+from tune_vfl.data.sets import cifar
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Named
@@ -47,7 +47,7 @@ def cifar100_files(root: Path, monkeypatch: pytest.MonkeyPatch, **replaced: obje
         **replaced,
     }
     for name, value in content.items():
-        monkeypatch.setitem(cifar100.MD5, name, put_pickle(root / "cifar-100-python" / name, value))
+        monkeypatch.setitem(cifar.MD5_100, name, put_pickle(root / "cifar-100-python" / name, value))
     return content
 
 
@@ -74,9 +74,9 @@ def test_cifar100_keeps_pixels_fine_labels_and_test_rows(tmp_path: Path, monkeyp
 
 def test_the_official_batches_of_cifar10_come_before_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = []
-    for k, name in enumerate(cifar10.MD5):
+    for k, name in enumerate(cifar.MD5):
         parts.append(batch(20, 10, "labels", seed=k))
-        monkeypatch.setitem(cifar10.MD5, name, put_pickle(tmp_path / "cifar-10-batches-py" / name, parts[-1]))
+        monkeypatch.setitem(cifar.MD5, name, put_pickle(tmp_path / "cifar-10-batches-py" / name, parts[-1]))
     (tmp_path / "cifar10").mkdir()
     (tmp_path / "cifar10" / "cifar10.npz").write_bytes(b"not read")
     data = read(tmp_path, "cifar10")
@@ -91,7 +91,7 @@ def test_a_batch_that_is_not_the_published_one_is_named_with_both_hashes(
 ) -> None:
     cifar100_files(tmp_path, monkeypatch)
     path = tmp_path / "cifar-100-python" / "test"
-    published = cifar100.MD5["test"]
+    published = cifar.MD5_100["test"]
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(DataError, match=rf"{path}: is corrupt or cut off: its MD5 is \w+, published is {published}"):
         read(tmp_path, "cifar100")
@@ -109,7 +109,7 @@ def test_nothing_in_a_batch_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "cifar-100-python" / "meta").write_bytes(content)
     import hashlib
 
-    monkeypatch.setitem(cifar100.MD5, "meta", hashlib.md5(content, usedforsecurity=False).hexdigest())
+    monkeypatch.setitem(cifar.MD5_100, "meta", hashlib.md5(content, usedforsecurity=False).hexdigest())
     with pytest.raises(DataError, match=r"meta: is no batch of images \(names pathlib.*, which no batch"):
         read(tmp_path, "cifar100")
     assert not (tmp_path / "touched").exists()

@@ -11,7 +11,7 @@ from tests.helpers.refusals import refusal
 from tune_vfl.data import data_root, load, written_out
 from tune_vfl.data.base import DATASETS, Loader
 from tune_vfl.data.reading.labels import encode_labels
-from tune_vfl.data.sets import breast_cancer, wine
+from tune_vfl.data.sets.bundled import BreastCancer, Wine
 from tune_vfl.data.split import split
 from tune_vfl.errors import DataError, SpecError, UnknownNameError
 from tune_vfl.models.base import MODELS
@@ -271,5 +271,5 @@ def test_class_order(values, positive, names, codes):
 def test_columns_of_bundled_tables_are_named_as_scikit_learn_names_them():
     import sklearn.datasets
 
-    assert list(breast_cancer.COLUMNS) == list(sklearn.datasets.load_breast_cancer().feature_names)
-    assert list(wine.COLUMNS) == list(sklearn.datasets.load_wine().feature_names)
+    assert list(BreastCancer.columns) == list(sklearn.datasets.load_breast_cancer().feature_names)
+    assert list(Wine.columns) == list(sklearn.datasets.load_wine().feature_names)

@@ -11,11 +11,12 @@ import torch
 from tests.helpers.refusals import refusal
 from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
-from tune_vfl.data.sets.give_me_some_credit import FEATURES, LABEL
+from tune_vfl.data.sets.give_me_some_credit import GiveMeSomeCredit
 from tune_vfl.data.sets.steel_plates import CLASSES, FAULTS
 from tune_vfl.data.split import split
 from tune_vfl.spec import Named
 
+FEATURES, LABEL = GiveMeSomeCredit.features, GiveMeSomeCredit.label
 CREDIT = "give_me_some_credit/cs-training.csv"
 STEEL = "steel_plates_faults/steel_plates_faults.csv"
 

@@ -88,14 +88,14 @@ def seen(monkeypatch):
 
 @pytest.mark.parametrize("head", [False], indirect=True)
 def test_a_head_that_answers_a_stranger_is_a_finding(seen, head):
-    ((status, detail),) = seen(Door("gcs", 1, "::", head), Door("ray", 1, "::", 7))
+    ((status, detail),) = seen(Door("gcs", "::", head), Door("ray", "::", 7))
     assert status == "finding"
     assert f"{head} answers other machines without a token" in detail
 
 
 @pytest.mark.parametrize("head", [True], indirect=True)
 def test_a_head_that_wants_a_token_is_not(seen, head):
-    ((status, detail),) = seen(Door("gcs", 1, "::", head))
+    ((status, detail),) = seen(Door("gcs", "::", head))
     assert (status, "want a token" in detail) == ("ok", True)
 
 
@@ -116,7 +116,7 @@ def test_no_head_is_told_the_token(head, monkeypatch):
 
 @pytest.mark.parametrize("head", [True], indirect=True)
 def test_auto_is_a_head_of_ones_own_whatever_a_file_of_ray_s_says(head, monkeypatch):
-    found = [Door("gcs", 1, "0.0.0.0", head), Door("dashboard", 1, "::1", 9)]  # noqa: S104
+    found = [Door("gcs", "0.0.0.0", head), Door("dashboard", "::1", 9)]  # noqa: S104
     monkeypatch.setattr(ray_cluster, "doors", lambda: iter(found))
     (check,) = examine_cluster("auto")
     assert (check.status, f"127.0.0.1:{head} wants a token" in check.detail) == ("ok", True)
@@ -130,13 +130,15 @@ def test_what_is_no_head_is_told_apart(page):
 
 
 def test_a_dashboard_and_an_mlflow_that_answer_a_stranger_are_findings(seen, page):
-    both = seen(Door("dashboard", 1, "::", page), Door("mlflow", 2, "::", page))
+    both = seen(Door("dashboard", "::", page), Door("mlflow", "::", page))
     assert [status for status, _ in both] == ["finding", "finding"]
     assert f"MLflow answers other machines at 127.0.0.1:{page}" in both[1][1]
+    several = [Door("mlflow", "::", page)] * 4  # the processes of one server share its socket
+    assert len(seen(*several)) == 1
 
 
 def test_what_listens_on_loopback_is_nobody_s_business(seen, page):
-    ((status, detail),) = seen(Door("dashboard", 1, "127.0.0.1", page), Door("mlflow", 2, "::1", page))
+    ((status, detail),) = seen(Door("dashboard", "127.0.0.1", page), Door("mlflow", "::1", page))
     assert (status, "on loopback" in detail) == ("ok", True)
     assert seen() == [("ok", "no Ray and no MLflow of yours runs here")]
 
@@ -163,11 +165,11 @@ def test_the_sockets_of_a_program_are_found_and_those_of_others_are_not(tmp_path
         found = {door.port: door for door in doors()}
         head.communicate("\n")
         assert other.getsockname()[1] not in found
-    assert found[port] == Door("gcs", head.pid, "127.0.0.1", port)
+    assert found[port] == Door("gcs", "127.0.0.1", port)
 
 
 def test_a_mapped_loopback_is_closed():
-    hosts = {host: Door("ray", 1, host, 1).is_open for host in ("::ffff:127.0.0.1", "::1", "::", "0.0.0.0")}  # noqa: S104
+    hosts = {host: Door("ray", host, 1).is_open for host in ("::ffff:127.0.0.1", "::1", "::", "0.0.0.0")}  # noqa: S104
     assert hosts == {"::ffff:127.0.0.1": False, "::1": False, "::": True, "0.0.0.0": True}  # noqa: S104
 
 

@@ -5,15 +5,12 @@ A head offers them as a resource of Ray's; one that was started without them tak
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
-
-from tune_vfl.cluster.dashboard import fetch
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tune_vfl.machine.web import Server
+    from tune_vfl.cluster.relay import Relay
 
 SEAT = "tune_vfl_driver"
 """The resource of which a search or a resume takes one."""
@@ -21,19 +18,13 @@ DRIVERS = frozenset({"search", "resume"})
 """The verbs that take a seat: they run for hours, and hold up to a gigabyte; others do not wait for them."""
 
 
-def offers_seats(server: Server) -> bool:
-    """Return whether a machine of the cluster, its head, has seats; False where the dashboard cannot say."""
-    raw = fetch(server, "/api/v0/nodes?detail=true")
-    return raw is not None and has_seats(raw)
+def offers_seats(cluster: Relay) -> bool:
+    """Return whether a machine of the cluster, its head, has seats; False where the cluster cannot list its machines.
 
-
-def has_seats(raw: bytes) -> bool:
-    """Read what the dashboard has answered."""
-    try:
-        listed: list[dict[str, Any]] = json.loads(raw)["data"]["result"]["result"]
-        return any(SEAT in node["resources_total"] for node in listed if node["state"] == "ALIVE")
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
+    Raises:
+        UnreachableError: when it does not answer.
+    """
+    return any(SEAT in node.resources_total for node in cluster.states("nodes") if node.state == "ALIVE")
 
 
 def places_of(drivers: Iterable[tuple[str, str]]) -> dict[str, int]:

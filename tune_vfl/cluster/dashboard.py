@@ -108,19 +108,6 @@ def ask(server: Server, timeout: float = 5.0) -> Answer:
     return refusals.get(reply.status, "other")
 
 
-def fetch(server: Server, path: str) -> bytes | None:
-    """Return what a dashboard answers; None when it does not, or refuses.
-
-    Raises:
-        UnreachableError: when what answers there may be somebody else's, and is not told the token.
-    """
-    try:
-        reply = server.request(path)
-    except OSError:
-        return None
-    return reply.body if reply.status == 200 else None
-
-
 def require_answer(server: Server) -> None:
     """Make sure that the Jobs API answers us, or say what to do.
 

@@ -88,7 +88,7 @@ class Jobs:
 
     def __init__(self, server: Server) -> None:
         require_answer(server)
-        self.address, self._server, self._relay = server.address, server, Relay(server)
+        self.address, self._relay = server.address, Relay(server)
         weakref.finalize(self, self._relay.close).atexit = False
         self._client = self._relay.client()
 
@@ -115,7 +115,7 @@ class Jobs:
         Returns:
             The submission id.
         """
-        seat = does in DRIVERS and offers_seats(self._server)
+        seat = does in DRIVERS and offers_seats(self._relay)
         told = {"study": study, "does": does, "home": where.home or "", "spec": spec, "seat": "1" if seat else ""}
         with tempfile.TemporaryDirectory(prefix="tune-vfl-job-") as folder:
             for name, content in (files or {}).items():
@@ -139,7 +139,7 @@ class Jobs:
 
     def list_with_packs(self) -> builtins.list[Job]:
         """Return all jobs, the newest first, each with its packs, which the cluster has to count."""
-        return self._list(packs_by_job(self._server))
+        return self._list(packs_by_job(self._relay))
 
     def _list(self, packs: Mapping[str, Packs]) -> builtins.list[Job]:
         with self._relay.calls():

@@ -1,4 +1,4 @@
-"""A door of this process to a dashboard: Ray's own client of jobs speaks to it, and never holds the cluster's token."""
+"""A door of this process to a dashboard: Ray's own clients speak to it, and never hold the cluster's token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socketserver
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.machine.environment import environment
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tune_vfl.machine.web import Server
 
 _SECONDS = 300.0
+_MOST_STATES = 10_000  # Ray's limit of one answer
 # Ray looks into these before it looks at the address it is given.
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
@@ -65,8 +66,33 @@ class Relay(socketserver.ThreadingTCPServer):
         for handler in logging.getLogger("ray").handlers:
             handler.setLevel(logging.WARNING)  # Ray reports each upload
         with self.calls(), environment(dict.fromkeys(_OVERRIDES)):
-            # With a header of ours Ray adds no token that it finds by itself.
-            return JobSubmissionClient(self.address, headers={"Authorization": f"Bearer {self.password}"})
+            return JobSubmissionClient(self.address, headers=self._headers())
+
+    def states(self, kind: Literal["nodes", "placement_groups"]) -> list[Any]:
+        """Return what Ray's state API lists of a kind, as its ``NodeState`` or ``PlacementGroupState``.
+
+        Nothing is listed where the cluster answers that it cannot.
+
+        Raises:
+            UnreachableError: when the cluster does not answer, or may not be given the token.
+        """
+        from ray.util.state import StateApiClient
+        from ray.util.state.common import ListApiOptions, StateResource
+        from ray.util.state.exception import RayStateApiException
+
+        with self.calls(), environment(dict.fromkeys(_OVERRIDES)):
+            client, options = StateApiClient(self.address, headers=self._headers()), ListApiOptions(limit=_MOST_STATES)
+            try:
+                return list(client.list(StateResource(kind), options, raise_on_missing_output=False))
+            # Ray's client takes any JSON for an answer of its API.
+            except (RayStateApiException, TypeError, ValueError, LookupError, RecursionError) as error:
+                if self.failure is not None:
+                    raise self.failure from error
+        return []
+
+    def _headers(self) -> dict[str, str]:
+        # With a header of ours Ray adds no token that it finds by itself.
+        return {"Authorization": f"Bearer {self.password}"}
 
     @contextmanager
     def calls(self) -> Iterator[None]:

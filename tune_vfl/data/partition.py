@@ -168,6 +168,12 @@ def cut_among(n: int, share: float, parties: int, where: str, part: Callable[[st
     return tuple(held[:parties]), held[parties] if len(held) > parties else None
 
 
+def map_columns(parties: Parties, change: Callable[[Columns], Columns]) -> Parties:
+    """Return the columns of every party as ``change`` returns them."""
+    passive, active = parties
+    return tuple(change(columns) for columns in passive), None if active is None else change(active)
+
+
 def matrix_parties(x: Tensor, names: Sequence[str], share: float, parties: int, where: str) -> Parties:
     """Share out the columns of a numeric ``(N, d)`` matrix in order; all are marked to be standardized."""
 

@@ -23,6 +23,19 @@ class SampledOptions(PartyOptions):
     )
 
 
+def incomplete(holder: str, rows: tuple[int, int], official: tuple[int, int]) -> tuple[str, ...]:
+    """Return a note where files hold other rows than the official ones; none where they hold these.
+
+    Args:
+        holder: the files as the note names them, with a verb: "the folder holds".
+        rows: how many there are to train on and to test on.
+        official: the same of the official files.
+    """
+    if rows == official:
+        return ()
+    return ("{} {:,} + {:,} of {:,} + {:,} rows".format(holder, *rows, *official),)
+
+
 def training_sample(
     y: Tensor, test_rows: Tensor | None, rows: int | None, class_names: Sequence[str], where: str
 ) -> tuple[Tensor, Tensor, tuple[str, ...]]:

@@ -8,7 +8,6 @@ import platform
 import shutil
 import sys
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import TuneVflError, UnreachableError
@@ -124,25 +123,13 @@ def torchvision() -> Check:
 
 def machine() -> Check:
     """Report cores and free memory."""
-    cores = usable_cpus()
-    free, total = _memory()
-    if free is None or total is None:
-        return Check("machine", "ok", f"{cores} cores, memory unknown on this system")
-    detail = f"{cores} cores, {free / GIB:.1f} of {total / GIB:.1f} GiB memory free"
-    if free < LEAST_MEMORY:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    detail = f"{usable_cpus()} cores, {memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB memory free"
+    if memory.available < LEAST_MEMORY:
         return Check("machine", "finding", detail, "a 2-worker search takes up to 3 GiB: set resources.concurrency=1")
     return Check("machine", "ok", detail)
-
-
-def _memory() -> tuple[int | None, int | None]:
-    """Return available and total bytes as Linux reports them."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None, None
-    kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines) if rest.split()}
-    free, total = kib.get("MemAvailable"), kib.get("MemTotal")
-    return (None if free is None else free * 1024), (None if total is None else total * 1024)
 
 
 def machine_code() -> Check:

@@ -1,6 +1,9 @@
 """The exposure check of ``tune-vfl doctor``: ports of this user's Ray and MLflow that other machines can reach.
 
 Each socket that listens beyond the loopback gets a request without a token, at the address that other machines see.
+Two things are used that Ray does not document, as release 2.60 has them: the command lines of its processes, and the
+health check of a head. Its documented questions to a head (``ray status``, ``ray.util.state``) send the user's token
+along, which no stranger has. A Ray with other command lines is not found; one without that check counts as no head.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["gcs", "dashboard", "ray", "mlflow"]
 _SECONDS = 3.0
+_HEAD = "--gcs-address="
 _CLOSE = "stop it, or start it with RAY_AUTH_MODE=token and a token in ~/.ray/auth_token (see SECURITY.md)"
 
 
@@ -26,15 +30,15 @@ class Door(NamedTuple):
 
     Attributes:
         kind: the kind of program.
-        pid: the process.
         host: the bound address; an unspecified one is every address of the machine.
         port: the bound port.
+        head: ``HOST:PORT`` of the Ray head that the program was started for; empty where its command line has none.
     """
 
     kind: Kind
-    pid: int
     host: str
     port: int
+    head: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -126,11 +130,12 @@ def doors() -> Iterator[Door]:
 
     for pid, held in own_sockets():
         try:
-            kind = kind_of(psutil.Process(pid).cmdline()) if held.status == psutil.CONN_LISTEN else None
+            words = psutil.Process(pid).cmdline() if held.status == psutil.CONN_LISTEN else []
         except psutil.Error:  # it has ended
             continue
-        if kind:
-            yield Door(kind, pid, held.laddr.ip, held.laddr.port)
+        if kind := kind_of(words):
+            heads = [word.removeprefix(_HEAD) for word in words if word.startswith(_HEAD)]
+            yield Door(kind, held.laddr.ip, held.laddr.port, heads[0] if heads else "")
 
 
 def kind_of(arguments: list[str]) -> Kind | None:

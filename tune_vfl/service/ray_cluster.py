@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from contextlib import suppress
 
 from tune_vfl.cluster.dashboard import ask, dashboard_address, find_token, is_dashboard
 from tune_vfl.errors import UnreachableError
@@ -100,15 +99,11 @@ def _head(address: str) -> list[Check]:
 
 def _dashboard_of(head: int) -> str | None:
     """Return the URL of the dashboard that this user's processes serve for the head at a port."""
-    import psutil
-
     for door in doors():
-        url = f"http://{_reached(door.host, door.port)}"
-        with suppress(psutil.Error):  # it has ended
-            words = psutil.Process(door.pid).cmdline() if door.kind == "dashboard" else []
-            of_head = any(word.startswith("--gcs-address=") and word.endswith(f":{head}") for word in words)
+        if door.kind == "dashboard" and door.head.endswith(f":{head}"):
+            url = f"http://{_reached(door.host, door.port)}"
             # The same process listens for those who collect its figures.
-            if of_head and ask(Server(url)) in ("open", "token"):
+            if ask(Server(url)) in ("open", "token"):
                 return url
     return None
 

@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Dataset, Loader, dataset
+from tune_vfl.data.base import dataset
 from tune_vfl.data.fetching import download_errors
-from tune_vfl.data.partition import matrix_parties
-from tune_vfl.data.reading.files import find
+from tune_vfl.data.public import PublicSet, Rows
 from tune_vfl.data.reading.numbers import read_numbers
-from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.data.sample import SampledOptions
 from tune_vfl.data.sets.steel_plates import labobf_recipe
 from tune_vfl.errors import DataError
 from tune_vfl.machine.files import written_whole
@@ -32,7 +30,7 @@ _OFFICIAL_ROWS = 581_012
 
 
 @dataset("covtype")
-class Covtype(Loader[SampledOptions]):
+class Covtype(PublicSet[SampledOptions]):
     """581,012 x 54 and the label last, all standardized; the first 27 columns at the passive party.
 
     The recipe is that of LabObf: bottoms 54-64-32-10, Adam 1e-3, batches of 256, 20 labeled rows a class. Of 58 rows 18
@@ -44,6 +42,11 @@ class Covtype(Loader[SampledOptions]):
     reference = "Blackard 1998, UCI Covertype; recipe of LabObf"
     Options = SampledOptions
     kept = True
+    files = ("covtype/covtype.data.gz",)
+    source = "https://archive.ics.uci.edu/dataset/31/covertype, or by tune-vfl data fetch covtype"
+    classes = CLASSES
+    recipe = labobf_recipe(Training(epochs=50, batch_size=256, lr=1e-3), 20)
+    test_share = 18 / 58
 
     def fetch(self, root: Path) -> Path:
         """Download the table through scikit-learn, and write it as UCI does."""
@@ -52,7 +55,7 @@ class Covtype(Loader[SampledOptions]):
 
         from sklearn.datasets import fetch_covtype
 
-        place = root / "covtype" / "covtype.data.gz"
+        place = root / self.files[0]
         place.parent.mkdir(parents=True, exist_ok=True)
         with download_errors("sklearn.datasets.fetch_covtype", place), TemporaryDirectory() as scratch:
             bunch = fetch_covtype(data_home=scratch)
@@ -60,32 +63,17 @@ class Covtype(Loader[SampledOptions]):
                 np.savetxt(file, np.column_stack([bunch.data, bunch.target]), fmt="%d", delimiter=",")
         return place
 
-    def load(self, options: SampledOptions, root: Path) -> Dataset:
-        """Read ``covtype/covtype.data.gz``."""
-        path = find(
-            root,
-            "covtype/covtype.data.gz",
-            "https://archive.ics.uci.edu/dataset/31/covertype, or by tune-vfl data fetch covtype",
-        )
+    def read(self, options: SampledOptions, root: Path) -> Rows:
+        """Read the table of numbers, whose last column is the label from 1."""
+        del options
+        path = self.file(root)
         numbers = read_numbers(path, len(FEATURES) + 1)
         labels = numbers[:, -1]
         wrong = ~np.isin(labels, np.arange(1, len(CLASSES) + 1))
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(f"{path}: the label in line {row + 1} is {labels[row]:g}, expected 1 to 7; fetch it again")
-        y = torch.from_numpy(labels.astype(np.int64) - 1)
-        x = torch.from_numpy(numbers[:, :-1].astype(np.float32))
-        kept, _, notes = training_sample(y, None, options.rows, CLASSES, "covtype")
-        if len(y) != _OFFICIAL_ROWS:
-            notes = (f"the file holds {len(y):,} of the official {_OFFICIAL_ROWS:,} rows", *notes)
-        return assemble(
-            "covtype",
-            matrix_parties(x[kept], FEATURES, options.share, options.passive_parties, str(path)),
-            y[kept],
-            CLASSES,
-            metric=options.metric,
-            recipe=labobf_recipe(Training(epochs=50, batch_size=256, lr=1e-3), 20),
-            test_share=18 / 58,
-            notes=notes,
-            where=f"{path}: label (last) column",
-        )
+        rows = len(labels)
+        fewer = (f"the file holds {rows:,} of the official {_OFFICIAL_ROWS:,} rows",) * (rows != _OFFICIAL_ROWS)
+        x, y = torch.from_numpy(numbers[:, :-1].astype(np.float32)), torch.from_numpy(labels.astype(np.int64) - 1)
+        return Rows(x, y, path, "label (last) column", names=FEATURES, notes=fewer)

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Dataset, Loader, dataset
+from tune_vfl.data.base import dataset
 from tune_vfl.data.options import SplitChoice
-from tune_vfl.data.partition import matrix_parties
+from tune_vfl.data.public import PublicSet, Rows
 from tune_vfl.data.reading.files import find_one, readable
-from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.data.sample import SampledOptions, incomplete
 from tune_vfl.data.sets.steel_plates import labobf_recipe
 from tune_vfl.errors import DataError
 from tune_vfl.seeds import numpy_rng
@@ -24,8 +23,6 @@ from tune_vfl.spec import Training
 
 _COLUMNS = 2_000
 _OFFICIAL = (400_000, 100_000)
-_ADDRESS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html#epsilon"
-_CLASSES = ("-1", "1")
 _LABELS = {b"-1": 0, b"1": 1, b"+1": 1}
 
 
@@ -39,7 +36,7 @@ class EpsilonOptions(SampledOptions):
 
 
 @dataset("epsilon")
-class Epsilon(Loader[EpsilonOptions]):
+class Epsilon(PublicSet[EpsilonOptions]):
     """500,000 rows, the official 100,000 are the test rows; 50 of 2,000 columns, 23 of them at the passive party.
 
     LabObf does not say which 50 columns it uses. Here they are drawn once, the same for every seed, and a larger
@@ -52,31 +49,20 @@ class Epsilon(Loader[EpsilonOptions]):
     reference = "Pascal large scale learning challenge 2008, LIBSVM's epsilon_normalized; recipe of LabObf"
     Options = EpsilonOptions
     kept = True
+    files = ("epsilon/epsilon_normalized", "epsilon/epsilon_normalized.t")
+    source = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html#epsilon"
+    classes = ("-1", "1")
+    recipe = labobf_recipe(Training(epochs=50, batch_size=256, lr=1e-3), 100)
 
-    def load(self, options: EpsilonOptions, root: Path) -> Dataset:
-        """Read ``epsilon/epsilon_normalized.bz2`` and ``epsilon/epsilon_normalized.t.bz2``, packed or not."""
-        names = ("epsilon/epsilon_normalized", "epsilon/epsilon_normalized.t")
-        paths = [find_one(root, [f"{name}.bz2", name], _ADDRESS) for name in names]
+    def read(self, options: EpsilonOptions, root: Path) -> Rows:
+        """Read the training and the test file, packed (``.bz2``) or not."""
+        paths = [find_one(root, [f"{file}.bz2", file], self.source) for file in self.files]
         used = drawn(options.columns)
         (x_train, y_train), (x_test, y_test) = (read_columns(path, used) for path in paths)
-        y = torch.from_numpy(np.concatenate([y_train, y_test]))
-        test_rows = torch.arange(len(y_train), len(y))
-        kept, test_rows, notes = training_sample(y, test_rows, options.rows, _CLASSES, self.name)
-        sizes = (len(y_train), len(y_test))
-        if sizes != _OFFICIAL:
-            notes = ("the files hold {:,} + {:,} of 400,000 + 100,000 rows".format(*sizes), *notes)
-        x = torch.from_numpy(np.concatenate([x_train, x_test]))[kept]
-        return assemble(
-            self.name,
-            matrix_parties(x, [f"f{k}" for k in used], options.share, options.passive_parties, str(paths[0].parent)),
-            y[kept],
-            _CLASSES,
-            metric=options.metric,
-            recipe=labobf_recipe(Training(epochs=50, batch_size=256, lr=1e-3), 100),
-            test_rows=test_rows,
-            notes=notes,
-            where=f"{paths[0]}: labels",
-        )
+        x, y = (torch.from_numpy(np.concatenate(both)) for both in ((x_train, x_test), (y_train, y_test)))
+        names, test_rows = [f"f{k}" for k in used], torch.arange(len(y_train), len(y))
+        fewer = incomplete("the files hold", (len(y_train), len(y_test)), _OFFICIAL)
+        return Rows(x, y, paths[0], names=names, test_rows=test_rows, notes=fewer)
 
 
 def drawn(columns: int) -> list[int]:

@@ -9,18 +9,14 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Columns, Dataset, Loader, Recipe, dataset
+from tune_vfl.data.base import Columns, Recipe, dataset
 from tune_vfl.data.options import SplitChoice
-from tune_vfl.data.partition import matrix_parties
+from tune_vfl.data.public import PublicSet, Rows
 from tune_vfl.data.reading.imdb_files import read_reviews
 from tune_vfl.data.reading.words import top_words
-from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.data.sample import SampledOptions
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Training
-
-_CLASSES = ("negative", "positive")
-TRAINING = Training(epochs=300, batch_size=1028, lr=1e-4)
 
 
 class ImdbOptions(SampledOptions):
@@ -33,7 +29,7 @@ class ImdbOptions(SampledOptions):
 
 
 @dataset("imdb")
-class Imdb(Loader[ImdbOptions]):
+class Imdb(PublicSet[ImdbOptions]):
     """50,000 reviews x 500 words, 1 where the review holds the word; the official 25,000 test reviews.
 
     Words are runs of letters and digits in lower case, with apostrophes inside ("don't"); HTML tags are left out. The
@@ -46,33 +42,36 @@ class Imdb(Loader[ImdbOptions]):
     reference = "Maas et al. 2011, Large Movie Review Dataset; recipe of Han et al. 2023 (GAFM)"
     Options = ImdbOptions
     kept = True
+    classes = ("negative", "positive")
+    recipe = Recipe.of(
+        "gafm",
+        Training(epochs=300, batch_size=1028, lr=1e-4),
+        bottom_hidden=[256, 128],
+        activation="relu",
+        dropout=0.5,
+    )
 
-    def load(self, options: ImdbOptions, root: Path) -> Dataset:
+    def read(self, options: ImdbOptions, root: Path) -> Rows:
         """Read ``imdb/imdb_reviews.csv.xz``, the official folder ``aclImdb``, or ``aclImdb_v1.tar.gz``."""
-        read = read_reviews(root)
-        x, words = top_words(read.texts, ~read.is_test, options.words)
+        reviews = read_reviews(root)
+        x, words = top_words(reviews.texts, ~reviews.is_test, options.words)
         if len(words) < options.words:
             raise DataError(
-                f"{read.path}: the training reviews hold {len(words)} different words, fewer than words={options.words}"
+                f"{reviews.path}: the training reviews hold {len(words)} different words, fewer than "
+                f"words={options.words}"
             )
-        y = torch.from_numpy(read.y)
-        test_rows = torch.from_numpy(np.flatnonzero(read.is_test))
-        kept, test_rows, notes = training_sample(y, test_rows, options.rows, _CLASSES, "imdb")
-        x_kept = torch.from_numpy(x)[kept]
-        passive, active = matrix_parties(x_kept, words, options.share, options.passive_parties, "imdb")
-        return assemble(
-            "imdb",
-            (tuple(_unscaled(party) for party in passive), active and _unscaled(active)),
-            y[kept],
-            _CLASSES,
-            metric=options.metric,
-            recipe=Recipe.of("gafm", TRAINING, bottom_hidden=[256, 128], activation="relu", dropout=0.5),
+        test_rows = torch.from_numpy(np.flatnonzero(reviews.is_test))
+        return Rows(
+            torch.from_numpy(x),
+            torch.from_numpy(reviews.y),
+            reviews.path,
+            reviews.labels,
+            names=words,
             test_rows=test_rows,
-            notes=(*read.notes, *notes),
-            where=f"{read.path}: {read.labels}",
+            notes=reviews.notes,
         )
 
-
-def _unscaled(columns: Columns) -> Columns:
-    """Mark no column as standardized, as published: zeros and ones are on one scale already."""
-    return replace(columns, scaled=torch.zeros(len(columns.names), dtype=torch.bool))
+    def prepare(self, columns: Columns, origin: Path) -> Columns:
+        """Mark no column as standardized, as published: zeros and ones are on one scale already."""
+        del origin
+        return replace(columns, scaled=torch.zeros(len(columns.names), dtype=torch.bool))

@@ -6,20 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from tune_vfl.data.assemble import assemble
-from tune_vfl.data.base import Dataset, Loader, Recipe, dataset
+from tune_vfl.data.base import Recipe, dataset
 from tune_vfl.data.fetching import by_torchvision
-from tune_vfl.data.partition import image_parties
+from tune_vfl.data.public import PublicSet, Rows
 from tune_vfl.data.reading.files import find_one
 from tune_vfl.data.reading.idx import read_idx
-from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.data.reading.public_images import Part
+from tune_vfl.data.sample import SampledOptions
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Training
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-_CLASSES = tuple(str(k) for k in range(10))
 _SIDE = 28
 MD5 = {
     "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -30,7 +28,7 @@ MD5 = {
 
 
 @dataset("mnist")
-class Mnist(Loader[SampledOptions]):
+class Mnist(PublicSet[SampledOptions]):
     """70,000 images ``(1, 28, 28)`` in [0, 1], of which the official 10,000 are the test rows.
 
     ``split`` cuts them along the width. The recipe is a small one, usual for experiments with noise on cut gradients:
@@ -42,31 +40,25 @@ class Mnist(Loader[SampledOptions]):
     reference = "LeCun, Cortes, Burges 1998, the MNIST database"
     Options = SampledOptions
     kept = True
+    source = "https://ossci-datasets.s3.amazonaws.com/mnist/, or by tune-vfl data fetch mnist"
+    classes = tuple("0123456789")
+    recipe = Recipe.of(
+        "mlp",
+        Training(epochs=30, batch_size=1024, lr=3e-3),
+        4,
+        bottom_hidden=[32],
+        embedding_dim=10,
+        top_hidden=[32],
+    )
 
     def fetch(self, root: Path) -> Path:
         """Download the files through torchvision."""
         return by_torchvision("MNIST", root, "MNIST/raw")
 
-    def load(self, options: SampledOptions, root: Path) -> Dataset:
+    def read(self, options: SampledOptions, root: Path) -> Rows:
         """Read the four idx files of ``MNIST/raw``, gzipped or not."""
-        train, test = (_part(root, name) for name in ("train", "t10k"))
-        pixels = np.concatenate([train[0], test[0]])
-        y = torch.from_numpy(np.concatenate([train[1], test[1]]).astype(np.int64))
-        test_rows = torch.arange(len(train[1]), len(y))
-        kept, test_rows, notes = training_sample(y, test_rows, options.rows, _CLASSES, "mnist")
-        images = torch.from_numpy(pixels[kept.numpy()].astype(np.float32)).unsqueeze(1) / 255
-        training = Training(epochs=30, batch_size=1024, lr=3e-3)
-        return assemble(
-            "mnist",
-            image_parties(images, options.share, options.passive_parties, "mnist"),
-            y[kept],
-            _CLASSES,
-            metric=options.metric,
-            recipe=Recipe.of("mlp", training, 4, bottom_hidden=[32], embedding_dim=10, top_hidden=[32]),
-            test_rows=test_rows,
-            notes=notes,
-            where=f"{root / 'MNIST/raw'}: labels",
-        )
+        del options
+        return Rows.of_images([_part(root, "train")], _part(root, "t10k"), root / "MNIST/raw")
 
 
 def _read(path: Path, axes: int) -> Bytes:
@@ -79,11 +71,10 @@ def _read(path: Path, axes: int) -> Bytes:
         ) from error
 
 
-def _part(root: Path, part: str) -> tuple[Bytes, Bytes]:
+def _part(root: Path, part: str) -> Part:
     """Return the images ``(N, 28, 28)`` and labels ``(N,)`` of ``train`` or ``t10k``."""
     places = [f"MNIST/raw/{part}-{kind}-idx{axes}-ubyte" for kind, axes in (("images", 3), ("labels", 1))]
-    hint = "https://ossci-datasets.s3.amazonaws.com/mnist/, or by tune-vfl data fetch mnist"
-    at_images, at_labels = (find_one(root, [f"{place}.gz", place], hint) for place in places)
+    at_images, at_labels = (find_one(root, [f"{place}.gz", place], Mnist.source) for place in places)
     images, labels = _read(at_images, 3), _read(at_labels, 1)
     if images.shape[1:] != (_SIDE, _SIDE) or not len(images):
         raise DataError(
@@ -94,7 +85,7 @@ def _part(root: Path, part: str) -> tuple[Bytes, Bytes]:
             f"{at_labels}: holds {len(labels):,} labels for the {len(images):,} images of {at_images.name}; fetch both "
             "files again"
         )
-    if labels.max() >= len(_CLASSES):
-        row = int(np.argmax(labels >= len(_CLASSES)))
+    if labels.max() >= len(Mnist.classes):
+        row = int(np.argmax(labels >= len(Mnist.classes)))
         raise DataError(f"{at_labels}: label {row + 1} is {labels[row]}, expected 0 to 9; fetch the file again")
-    return images, labels
+    return images, labels.astype(np.int64)

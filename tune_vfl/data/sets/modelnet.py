@@ -17,7 +17,7 @@ from tune_vfl.data.partition import passive_names
 from tune_vfl.data.reading.files import find_folder, locate
 from tune_vfl.data.reading.pictures import pictures_of, read_pictures, visible
 from tune_vfl.data.reading.public_images import scaled_images
-from tune_vfl.data.sample import training_sample
+from tune_vfl.data.sample import incomplete, training_sample
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Strict, Training
 
@@ -71,9 +71,7 @@ class Modelnet(Loader[ModelnetOptions]):
         counts = [len(found) for found in (*train, *test)]
         y = torch.from_numpy(np.repeat(np.tile(np.arange(len(classes)), 2), counts).astype(np.int64))
         rows = sum(counts[: len(classes)])
-        kept, test_rows, notes = training_sample(y, torch.arange(rows, len(y)), options.rows, classes, self.name)
-        if (rows, len(y) - rows) != _OFFICIAL:
-            notes = (f"the folder holds {rows:,} + {len(y) - rows:,} of 9,843 + 2,468 rows", *notes)
+        kept, test_rows, sampled = training_sample(y, torch.arange(rows, len(y)), options.rows, classes, self.name)
         return assemble(
             self.name,
             (_parties([objects[k] for k in kept.tolist()], options), None),
@@ -82,7 +80,7 @@ class Modelnet(Loader[ModelnetOptions]):
             metric=options.metric,
             recipe=Recipe.of("lenet", Training(epochs=30, batch_size=64, lr=1e-3), 9),
             test_rows=test_rows,
-            notes=notes,
+            notes=(*incomplete("the folder holds", (rows, len(y) - rows), _OFFICIAL), *sampled),
             where=f"{folder}: its folders of classes",
         )
 
