@@ -197,7 +197,7 @@ def test_a_name_taken_by_another_spec_is_refused_with_the_difference(searched, r
 def test_validate_takes_the_spec_that_has_the_name_and_refuses_a_campaign_of_that_name(searched, run):
     spec = searched[0] / "spec.yaml"
     assert run("validate", spec, "--set", "budget.trials=9")[0] == 0, "more trials are the same study"
-    code, _, err = run("validate", spec, "--set", "defense=[laplace, gaussian]")
+    code, _, err = run("validate", spec, "--set", "defense=[laplace, gaussian]", "--set", "budget.trials=8")
     assert code == 2
     assert "'tiny' is a study, and cannot be the name of a campaign too" in err
 
