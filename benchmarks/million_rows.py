@@ -1,6 +1,8 @@
 """Wall, CPU and memory of `data check`, `validate` and a search on a sample, for a table of a million rows.
 
-Run: python -m benchmarks.million_rows FOLDER [--rows 1000000] [--sample 50000]
+Run: python -m benchmarks.million_rows FOLDER [--rows 1000000] [--sample 50000] [--numbers 10] [--only "data check"]
+
+A wide table: --rows 1000 --numbers 5000 --only "data check".
 
 CPU and memory (PSS: what processes share counts once) are those of the command and of all that it starts, looked at
 twice a second in /proc, hence Linux only.
@@ -24,12 +26,12 @@ from benchmarks.memory import family_of, pss
 COLORS = np.array(["red", "green", "blue", "grey", "black"])
 
 
-def write_table(path: Path, rows: int) -> None:
-    """Write 20 columns: an id, a time, numbers with a little to tell of the label, categories, and the label."""
+def write_table(path: Path, rows: int, numbers: int = 10) -> None:
+    """Write an id, a time, numbers with a little to tell of the label, four counts, three categories, and the label."""
     rng = np.random.default_rng(0)
     y = (rng.random(rows) < 0.12).astype(int)
     columns = {"customer": rng.integers(0, rows // 5, rows), "opened": 1_600_000_000 + rng.integers(0, 6 * 10**7, rows)}
-    columns |= {f"n{k}": (rng.normal(size=rows) + 0.05 * k * y).round(3) for k in range(10)}
+    columns |= {f"n{k}": (rng.normal(size=rows) + 0.05 * (k % 10) * y).round(3) for k in range(numbers)}
     columns |= {f"i{k}": rng.integers(0, 100, rows) + y * k for k in range(4)}
     columns |= {f"c{k}": COLORS[rng.integers(0, len(COLORS), rows)] for k in range(3)}
     pd.DataFrame({**columns, "default": y}).to_csv(path, index=False)
@@ -65,21 +67,24 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--sample", type=int, default=50_000)
+    parser.add_argument("--numbers", type=int, default=10)
+    parser.add_argument("--only", help="the one command to measure")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     table, spec = asked.folder / "table.csv", asked.folder / "spec.yaml"
-    write_table(table, asked.rows)
+    write_table(table, asked.rows, asked.numbers)
     dataset = {"name": "csv", "path": str(table), "label": "default", "exclude": ["customer", "opened"], "split": 0.5}
     study = {"study": "million", "dataset": dataset, "defense": "laplace", "attacks": "default"}
     study |= {"training": {"epochs": 5}, "budget": {"trials": 12, "seeds": 1}}
     spec.write_text(json.dumps(study))
-    for command in (
-        ["data", "check", str(spec)],
-        ["validate", str(spec)],
-        ["search", str(spec), "--set", f"dataset.rows={asked.sample}"],
-    ):
-        wall, cpu, peak = measure(command, asked.folder / "home")
-        print(f"{command[0]:10} {wall:7.1f} s wall {cpu:7.1f} s CPU {peak:6.2f} GiB", flush=True)
+    commands = {
+        "data check": ["data", "check", str(spec)],
+        "validate": ["validate", str(spec)],
+        "search": ["search", str(spec), "--set", f"dataset.rows={min(asked.sample, asked.rows)}"],
+    }
+    for name in [asked.only] if asked.only else commands:
+        wall, cpu, peak = measure(commands[name], asked.folder / "home")
+        print(f"{name:10} {wall:7.1f} s wall {cpu:7.1f} s CPU {peak:6.2f} GiB", flush=True)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,11 @@ BOTH = {
     + b"".join(b"%d,%s,%d\n" % (k, (b"ROME", b"Rome", b"Oslo")[k % 3], k % 2) for k in range(100)),
 }
 PARTIES = {"id": "id", "path": None, "parties": {"shop": {"path": "shop.csv"}, "bank": {"path": "bank.csv"}}}
+VISITS = b"kd,age,city,band,n,m,y\n" + b"".join(
+    b"%d,%d,%s,%s,%d,%d,%d\n"
+    % (4000 + who, who * 7 % 61, (b"Rome", b"Bonn", b"Oslo")[who % 3], b"abcd"[who % 4 : who % 4 + 1], *rest)
+    for who, rest in ((k // 4, (k * 37 % 101, k * 11 % 53, k * 5 % 7 % 2)) for k in range(240))
+)
 WEST = csv(["Köln", "Bonn"]).decode().encode("cp1252")
 FEW = {"threat": {}, "attacks": ["pmc"]}
 
@@ -138,7 +143,37 @@ CASES = {
         r"read as categories for .*list them in `missing`",
         slips,
     ),
+    "a word beside empty fields": Case(
+        {"t.csv": csv(["Rome", "Bonn", "", "unknown"])},
+        {},
+        r"list them in `missing`: column 't' \('(\w+)' in 30 rows",
+        lambda spec, found: spec["dataset"].update(missing=[found[1]]),
+    ),
+    "a code for nothing beside empty fields": Case(
+        {"t.csv": csv(["EU", "AS", "", "NA"])},
+        {},
+        r"give it another name by `categories`: column 't' \('(NA)' in 30 rows",
+        lambda spec, found: spec["dataset"].update(categories={"t": {found[1]: "North America"}}),
+    ),
+    "a class called unknown": Case(
+        {"t.csv": csv(["u", "v"], ["0", "1", "", "unknown"])},
+        {"dataset": {"drop_unlabeled": True, "classes": {"0": "no", "1": "yes"}}},
+        r"'(unknown)' \(30 rows\) is a class beside .* list it in `missing`",
+        lambda spec, found: spec["dataset"].update(missing=[found[1]]),
+    ),
+    "customers by another name": Case(
+        {"t.csv": VISITS},
+        {"dataset": {"split": 1.0}},
+        r'name it: (split: \{group: "kd"\})',
+        pasted,
+    ),
     "decimal commas": Case({"t.csv": csv([f"{k},5" for k in range(40)], sep=";")}, {}, r'has (decimal: ",")', pasted),
+    "decimal commas in the label": Case(
+        {"t.csv": csv(["u", "v"], [f"{k},5" for k in range(40)], sep=";")},
+        {},
+        r'set `decimal` to (",")',
+        option("decimal"),
+    ),
     "another separator": Case(
         {"t.csv": csv(["u,w", "v"], sep="|")}, {}, r"set `separator` to ('[^']+')", option("separator")
     ),
@@ -182,6 +217,24 @@ CASES = {
         FEW,
         r"set (threat\.labels_per_class) to (\d+)",
         field,
+        ("validate",),
+    ),
+    "rows that attackers know": Case(
+        {"t.csv": csv(["u", "v"], rows=60)},
+        {"attacks": ["bmi"]},
+        r"set attacks\.bmi\.(aux) to (\d+)",
+        lambda spec, found: spec.update(attacks=[{"name": "bmi", found[1]: int(found[2])}]),
+        ("validate",),
+    ),
+    "a batch of a client's rows": Case(
+        {"t.csv": csv(["u", "v"])},
+        {
+            "defense": "none",
+            "attacks": [{"name": "wgi", "rows": 8, "batch": 8}],
+            "federation": {"name": "horizontal", "clients": 6},
+        },
+        r"set attacks\.wgi\.(batch) to (\d+)",
+        lambda spec, found: spec.update(attacks=[{"name": "wgi", "rows": 8, found[1]: int(found[2])}]),
         ("validate",),
     ),
     "percent": Case(

@@ -187,6 +187,26 @@ def test_validate_prints_the_resolved_spec_and_its_cost(run, spec, home):
     assert not home.exists()
 
 
+def test_validate_refuses_packs_that_find_no_room_on_this_machine(run, spec, home):
+    code, out, err = run("validate", spec(resources={"cpu": 4096}))
+    assert (code, out) == (2, "")
+    assert "resources: one pack takes 4096 CPU and 0 GPU, but there are" in err
+    assert not home.exists()
+
+
+def test_validate_leaves_the_room_of_a_cluster_to_the_cluster(run, spec, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "cluster.example:6379")
+    assert run("validate", spec(resources={"cpu": 4096}))[0] == 0
+
+
+def test_validate_without_an_answer_of_the_ledger_says_that_the_name_was_not_looked_up(run, spec, monkeypatch):
+    monkeypatch.setenv("TUNE_VFL_STORAGE", "postgresql://me@127.0.0.1:9/tune")
+    code, out, err = run("validate", spec())
+    assert code == 0
+    assert out.startswith("# tiny")
+    assert "note: whether another study has this name is not known" in err
+
+
 def test_validate_counts_a_finite_space(run, spec):
     finite = {"name": "laplace", "space": {"scale": {"choice": [0.1, 0.2, 0.3]}}}
     code, out, _ = run("validate", spec(defense=finite, budget={"trials": 40, "seeds": 2}), "--json")

@@ -185,11 +185,21 @@ def test_a_finished_study_is_answered_from_the_ledger(searched, run):
     assert json.loads(out) == json.loads(searched[2])
 
 
-def test_a_name_taken_by_another_spec_is_refused_with_the_difference(searched, run):
-    code, out, err = run("search", searched[0] / "spec.yaml", "--set", "training.epochs=2")
+@pytest.mark.parametrize("verb", ["search", "validate"])
+def test_a_name_taken_by_another_spec_is_refused_with_the_difference(searched, run, verb):
+    code, out, err = run(verb, searched[0] / "spec.yaml", "--set", "training.epochs=2")
     assert code == 2
     assert out == ""
     assert "epochs" in err
+    assert "--set study=NAME" in err
+
+
+def test_validate_takes_the_spec_that_has_the_name_and_refuses_a_campaign_of_that_name(searched, run):
+    spec = searched[0] / "spec.yaml"
+    assert run("validate", spec, "--set", "budget.trials=9")[0] == 0, "more trials are the same study"
+    code, _, err = run("validate", spec, "--set", "defense=[laplace, gaussian]", "--set", "budget.trials=8")
+    assert code == 2
+    assert "'tiny' is a study, and cannot be the name of a campaign too" in err
 
 
 def test_resume_does_not_shrink_a_study(run):

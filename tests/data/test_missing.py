@@ -170,3 +170,53 @@ def test_marks_among_ids_and_clients(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match=r"client column 'w': is missing in 1 of 11 rows"):
         read({"path": str(tmp_path / "c.csv"), "label": "y", "client": "w", "missing": ["gone"], "split": 1})
+
+
+def column(cells: list[str], **options: object) -> list[str]:
+    return grouped(encode_column(pd.Series(cells), "c", "f.csv", Encoding.model_validate(options)).notes)
+
+
+CITY = ["Rome", "Bonn", "Oslo"] * 5
+WORDS = ["unknown", "none", "n.a.", "-", "Not available", "k.A."]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_for_nothing_beside_empty_fields_is_said_with_its_rows(word: str) -> None:
+    cells = [*CITY, "", word, "", word, ""]
+    assert column(cells) == [
+        (
+            "words that are categories beside fields without a value; where they mean none, list them in `missing`: "
+            f"column 'c' ({word!r} in 2 rows, first in row 17; 3 of 20 rows have no value)"
+        )
+    ]
+    assert column(cells, missing=[word]) == []
+    assert column([cell or word for cell in cells]) == []
+
+
+@pytest.mark.parametrize("mark", ["missing", "NA", "N/A", "None", "?"])
+def test_a_word_that_is_one_category_with_empty_fields_is_said_and_can_be_kept_apart(tmp_path: Path, mark: str) -> None:
+    cells = [*CITY, "", mark, mark, "NULL", ""]
+    assert column(cells) == [
+        (
+            "words read as no value, as are empty fields; where one is a value, give it another name by `categories`: "
+            f"column 'c' ({mark!r} in 2 rows, first in row 17; 3 other rows)"
+        )
+    ]
+    assert column(cells, missing=[mark]) == []
+    assert column([*CITY, mark, mark]) == []
+    frame = pd.DataFrame({"t": cells, "a": range(len(cells)), "y": [0, 1] * 10})
+    options = write(tmp_path, frame, "csv")
+    assert "t=apart" in read({**options, "categories": {"t": {mark: "apart"}}}).passive[0].names
+
+
+def test_the_word_missing_is_a_code_of_its_own_where_categories_are_codes() -> None:
+    notes = column([*CITY, "", "missing"], codes="ordinal")
+    assert any("are categories beside fields without a value" in note for note in notes)
+
+
+def test_a_class_called_unknown_beside_rows_without_a_label(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"t": range(60), "a": range(60), "y": ["yes", "no", "unknown", ""] * 15})
+    options = {**write(tmp_path, frame, "csv"), "drop_unlabeled": True}
+    said = "'unknown' (15 rows) is a class beside rows without a label; where it means none, list it in `missing`"
+    assert said in read(options).notes
+    assert read({**options, "missing": ["unknown"]}).class_names == ("no", "yes")

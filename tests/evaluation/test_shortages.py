@@ -121,3 +121,56 @@ def test_constraints_that_no_setting_or_every_one_keeps(constraints: dict[str, f
 def test_bounds_that_can_be_kept_and_missed(constraints: dict[str, float]) -> None:
     study = plan(spec("breast_cancer", attacks=["norm"], constraints=constraints)).studies[0]
     assert study.spec.constraints == constraints
+
+
+SMALL = {"dataset": "breast_cancer", "defense": "none"}
+CLIENTS = {**SMALL, "federation": {"name": "horizontal", "clients": 26}}
+SHORT = {
+    "rows that a decoder learns from": (
+        lambda folder: {"dataset": scarce(folder, 20, rows=60), "attacks": ["bmi"]},
+        (
+            "attacks.bmi: knows 7 rows and needs 10: there are 42 rows to train on, and it reconstructs 21 others; set "
+            "attacks.bmi.aux to 10"
+        ),
+        {"attacks": [{"name": "bmi", "aux": 10}]},
+    ),
+    "rows that are not there": (
+        lambda folder: {"dataset": scarce(folder, 12, rows=24), "attacks": [{"name": "bmi", "aux": 10}]},
+        "add rows, or lower attacks.bmi.rows",
+        {"attacks": [{"name": "bmi", "aux": 10, "rows": 4}]},
+    ),
+    "rows that a client's surrogate learns from": (
+        lambda _: {**CLIENTS, "attacks": [{"name": "bgi", "surrogates": ["trained"]}]},
+        "attacks.bgi: knows 2 rows and needs 10: a client has 15 rows to train on",
+        {"attacks": [{"name": "bgi", "surrogates": ["fresh"]}]},
+    ),
+    "a batch of a client": (
+        lambda _: {**CLIENTS, "attacks": [{"name": "wgi", "rows": 8, "batch": 8}]},
+        (
+            "attacks.wgi: the 7 rows to reconstruct make no batch of 8: a client has 15 rows to train on, and half of "
+            "them may be; set attacks.wgi.batch to 7 or less, or lower federation.clients"
+        ),
+        {"attacks": [{"name": "wgi", "rows": 8, "batch": 7}]},
+    ),
+    "a top model to guess": (
+        lambda _: {**SMALL, "attacks": [{"name": "bli", "variants": ["head"]}], "model": {"top": "none"}},
+        "attack 'bli': head does not fit this model",
+        {"attacks": [{"name": "bli", "variants": ["sum"]}]},
+    ),
+    "embeddings that are added up": (
+        lambda _: {**SMALL, "attacks": [{"name": "bli", "variants": ["sum"]}]},
+        "attack 'bli': sum does not fit this model",
+        {"attacks": ["bli"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHORT)
+def test_an_attack_that_would_end_its_first_trial_is_refused_and_what_is_advised_is_enough(
+    tmp_path: Path, case: str
+) -> None:
+    fields, said, mend = SHORT[case]
+    raw = spec(**{**SMALL, **fields(tmp_path)})
+    with refusal(said, error=SpecError):
+        plan(raw)
+    plan({**raw, **mend})

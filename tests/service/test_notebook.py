@@ -132,6 +132,8 @@ def test_an_unknown_constraint_is_answered_with_the_known_ones(study: Study) -> 
         study.recommend(leak=0.2)
     with pytest.raises(SpecError, match="finite"):
         study.recommend(leakage=float("nan"))
+    with pytest.raises(SpecError, match=r"recommend: constraints.leakage: expected .* got 20; 20% is 0\.2"):
+        study.recommend(leakage=20)
 
 
 def test_confirming_is_the_verb_s(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.view import Answer, Moment, Reconstruction, View
 from tune_vfl.registry import Registry
 from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, Training, validated
 from tune_vfl.spec.cell import ALL_MODES, Mode
+
+if TYPE_CHECKING:
+    from tune_vfl.models.base import ModelOptions
 
 # Covariant, so that an attack with its own parameters is an attack; parameters are frozen.
 P_co = TypeVar("P_co", bound=Strict, covariant=True)
@@ -93,16 +96,18 @@ class TargetRequest:
         pairs: other rows that it knows with their embeddings; ``threat`` takes as many as the study says, None a sixth
             of the training rows, at most 10,000.
         batch: of an attack on gradients: rows of each batch whose gradient it gets; rows that fill none are left out.
+        least: the number of known rows without which it cannot run; its parameter ``aux`` sets how many it knows.
 
     Example:
         >>> from tune_vfl.attacks import Wmi
         >>> Wmi(Wmi.Params(rows=16)).target_request()
-        TargetRequest(rows=16, pairs='threat', batch=1)
+        TargetRequest(rows=16, pairs='threat', batch=1, least=0)
     """
 
     rows: int
     pairs: int | Literal["threat"] | None = None
     batch: int = 1
+    least: int = 0
 
 
 class Attack(ABC, Generic[P_co]):
@@ -178,6 +183,16 @@ class Attack(ABC, Generic[P_co]):
 
     def training_problems(self, training: Training) -> list[str]:
         """Return reasons why this attack cannot take part in such a training, one sentence each; empty if it can."""
+        return []
+
+    def model_problems(self, options: ModelOptions, *, others: int, num_classes: int) -> list[str]:
+        """Return reasons why this attack cannot read such a model, one sentence each; empty if it can.
+
+        Args:
+            options: of the architecture, completed.
+            others: how many parties beside the attacker send embeddings.
+            num_classes: K.
+        """
         return []
 
     def tunable(self, epochs: int) -> Mapping[str, Sequence[Any]]:

@@ -103,7 +103,8 @@ class Bgi(Attack[BgiParams]):
 
     def target_request(self) -> TargetRequest:
         """Return the numbers of rows to reconstruct, of rows in a batch, and of known rows."""
-        return TargetRequest(self.params.rows, self.params.aux, self.params.batch)
+        least = 0 if "fresh" in self.params.surrogates else FEWEST
+        return TargetRequest(self.params.rows, self.params.aux, self.params.batch, least)
 
     @classmethod
     def problems(cls, params: Strict, *, num_classes: int, mode: Mode) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -18,6 +18,9 @@ from tune_vfl.protocol.granted import FirstBatch
 from tune_vfl.protocol.losses import task_loss
 from tune_vfl.protocol.view import Answer, Moment, View
 from tune_vfl.spec import Listed, Strict
+
+if TYPE_CHECKING:
+    from tune_vfl.models.base import ModelOptions
 
 _log = logging.getLogger(__name__)
 Variant = Literal["sum", "head"]
@@ -69,14 +72,26 @@ class Bli(Attack[BliParams]):
             SpecError: when the architecture rules out every requested variant.
         """
         batch = view.first_batch
-        embedding = batch.bottom().train()(batch.features)
-        fitting = [v for v in dict.fromkeys(self.params.variants) if _fits(v, batch, embedding, view.num_classes)]
+        width = batch.bottom().train()(batch.features).shape[-1]
+        seen = _Cut(width, batch.others, batch.aggregation, has_top=batch.top is not None)
+        fitting = self._fitting(seen, view.num_classes)
         if not fitting:
-            raise SpecError(
-                f"attack 'bli': {', '.join(self.params.variants)} does not fit this model; sum needs embeddings as "
-                "wide as the logits, head a top model (model.top: net)"
-            )
+            raise SpecError(self._unfit())
         return {variant: self._match(view, batch, variant) for variant in fitting}
+
+    def model_problems(self, options: ModelOptions, *, others: int, num_classes: int) -> list[str]:
+        """Refuse a model that rules out every requested variant."""
+        seen = _Cut(options.embedding_dim, others, options.aggregation, has_top=options.top != "none")
+        return [] if self._fitting(seen, num_classes) else [self._unfit()]
+
+    def _fitting(self, seen: _Cut, num_classes: int) -> list[Variant]:
+        return [variant for variant in dict.fromkeys(self.params.variants) if seen.fits(variant, num_classes)]
+
+    def _unfit(self) -> str:
+        return (
+            f"attack 'bli': {', '.join(self.params.variants)} does not fit this model; sum needs embeddings that are "
+            "added up and as wide as the logits, head a top model (model.top: net)"
+        )
 
     def _match(self, view: View, batch: FirstBatch, variant: Variant) -> Answer:
         bottom = batch.bottom().train()
@@ -102,6 +117,22 @@ class Bli(Attack[BliParams]):
             optimizer.step()
         scores = pretended.labels.detach().softmax(-1).nan_to_num()
         return Answer(scores=scores, ids=batch.ids, oriented=variant == "sum", validation=1 - distance.detach())
+
+
+class _Cut(NamedTuple):
+    """What joins the embeddings: their width, how many other parties send one, and whether a top model reads them."""
+
+    width: int
+    others: int
+    aggregation: str
+    has_top: bool
+
+    def fits(self, variant: Variant, num_classes: int) -> bool:
+        """Return whether the label party may do what a variant takes it to do."""
+        if variant == "head":
+            return self.has_top
+        logits = self.width == num_classes or (self.width == 1 and num_classes == 2)
+        return logits and (self.aggregation != "concat" or not self.others)
 
 
 @dataclass(eq=False)
@@ -142,13 +173,6 @@ class _Pretended:
         if self.batch.aggregation == "mean":
             return (mine + others) / (self.batch.others + 1)
         return mine + others
-
-
-def _fits(variant: Variant, batch: FirstBatch, embedding: Tensor, num_classes: int) -> bool:
-    if variant == "head":
-        return batch.top is not None
-    logits = embedding.shape[-1] == num_classes or (embedding.shape[-1] == 1 and num_classes == 2)
-    return logits and (batch.aggregation != "concat" or not batch.others)
 
 
 def _difference(found: Tensor | None, real: Tensor) -> Tensor:

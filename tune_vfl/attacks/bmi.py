@@ -22,7 +22,8 @@ from tune_vfl.spec import BOTH, Listed, Strict
 from tune_vfl.spec.cell import Mode
 
 Variant = Literal["decoder", "decoder_own", "shadow"]
-_TUNING_ROWS = 16
+FEWEST, _TUNING_ROWS = 10, 16
+"""Known rows that a decoder or a shadow is taught by, at least; held out ones that weights are chosen by, at most."""
 
 
 class BmiParams(InversionParams):
@@ -35,7 +36,9 @@ class BmiParams(InversionParams):
         "party's own columns, where it has any; shadow: a copy of the bottom model, inverted by descent",
     )
     aux: int | None = Field(
-        None, ge=10, description="rows known with their embeddings; none: a sixth of the training rows, at most 10,000"
+        None,
+        ge=FEWEST,
+        description="rows known with their embeddings; none: a sixth of the training rows, at most 10,000",
     )
     epochs: int = Field(50, ge=1, description="passes over the known rows")
     most_steps: int = Field(3000, ge=1, description="steps of training at most; full passes, at least one")
@@ -75,7 +78,7 @@ class Bmi(Attack[BmiParams]):
 
     def target_request(self) -> TargetRequest:
         """Return the numbers of rows to reconstruct and of known rows."""
-        return TargetRequest(self.params.rows, self.params.aux)
+        return TargetRequest(self.params.rows, self.params.aux, least=FEWEST)
 
     def run(self, view: View) -> dict[str, Reconstruction]:
         """Return a reconstruction per variant: rows ``(*trials, M, ...)``; none of own columns where there are none.
@@ -84,8 +87,8 @@ class Bmi(Attack[BmiParams]):
             SpecError: with fewer than 10 known rows.
         """
         own: OwnColumns | None = view.granted("own_features") if "own_features" in self.sees() else None
-        if view.pairs.embeddings.shape[-2] < 10:
-            raise SpecError(f"attack 'bmi' needs 10 known rows, got {view.pairs.embeddings.shape[-2]}; raise aux")
+        if (known := view.pairs.embeddings.shape[-2]) < FEWEST:
+            raise SpecError(f"attack 'bmi' needs {FEWEST} known rows, got {known}; raise aux")
         lesson = _Lesson(view, self.params, own)
         variants = [v for v in dict.fromkeys(self.params.variants) if v != "decoder_own" or own is not None]
         return {variant: lesson.shadow() if variant == "shadow" else lesson.decoder(variant) for variant in variants}

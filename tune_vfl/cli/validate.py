@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_vfl.cli.options import Json, Settings
-from tune_vfl.cli.output import as_yaml, cell, emit, emit_json
-from tune_vfl.errors import UsageError
+from tune_vfl.cli.output import as_yaml, cell, emit, emit_json, note
+from tune_vfl.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,12 +44,30 @@ def validate(
     from tune_vfl.cli.plan import read_plan
 
     plan = read_plan(spec, settings or ())
+    _refuse_what_search_refuses(plan)
     if json:
         emit_json(answer(plan))
     elif plan.lone:
         _show(plan)
     else:
         _show_campaign(plan)
+
+
+def _refuse_what_search_refuses(plan: PlannedCampaign) -> None:
+    """Refuse names that other specs have, and packs that have no room here."""
+    from tune_vfl.execution.ray_session import require_room
+    from tune_vfl.machine.passwords import server_of
+    from tune_vfl.service.studies import refuse_taken_names
+
+    spec = plan.studies[0].spec
+    require_room(spec.resources)
+    server = server_of(spec.storage) if spec.storage else None
+    if server is not None and not server.is_own:  # what is printed says that nothing is sent there
+        return
+    try:
+        refuse_taken_names(plan)
+    except UnreachableError as error:
+        note(f"whether another study has this name is not known: {error}")
 
 
 def _show_campaign(plan: PlannedCampaign) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from tune_vfl.data.base import ColumnKind, Columns, Dataset
 from tune_vfl.data.findings import ColumnFacts, Finding, findings
+from tune_vfl.data.looks import Written
 from tune_vfl.data.partition import ACTIVE
 from tune_vfl.data.predictive_columns import THRESHOLD, file_columns, measure, noise, scores_alone, values_of
 from tune_vfl.data.spellings import alike, merging
@@ -162,19 +163,21 @@ def _party(columns: Columns, role: str, dataset: Dataset) -> PartyFacts:
     if len(columns.shape) != 1 or not columns.x.is_floating_point():
         return PartyFacts(columns.party, role, columns.shape, ())
     scores = scores_alone(columns, dataset.y, dataset.num_classes)
+    written = [source.written for source in columns.sources] or [None] * len(scores)
     facts = [
-        _column(name, kind, b - a, values_of(columns, name, kind, a, b), score)
-        for (name, kind, a, b), score in zip(file_columns(columns), scores, strict=True)
+        _column(name, kind, b - a, values_of(columns, name, kind, a, b), score=score, written=seen)
+        for (name, kind, a, b), score, seen in zip(file_columns(columns), scores, written, strict=True)
     ]
-    for k, source in enumerate(columns.sources):
-        if source.written is not None:
-            facts[k] = facts[k].seen_as(source.written)
     return PartyFacts(columns.party, role, columns.shape, tuple(facts))
 
 
-def _column(name: str, kind: ColumnKind, width: int, values: Floats, score: float | None) -> ColumnFacts:
-    known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+def _column(
+    name: str, kind: ColumnKind, width: int, values: Floats, *, score: float | None, written: Written | None
+) -> ColumnFacts:
     missing = int(np.isnan(values).sum())
+    if written is not None:
+        return ColumnFacts(name, kind, width, missing / len(values), score, 0, 0.0).seen_as(written)
+    known, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     common = max(int(counts.max(initial=0)), missing) / len(values)
     return ColumnFacts(name, kind, width, missing / len(values), score, len(known), common)
 

@@ -11,25 +11,33 @@ from pydantic import Field, model_validator
 
 from tune_vfl.data.base import ColumnKind, Columns, Source
 from tune_vfl.data.codes import sorted_codes
-from tune_vfl.data.column_notes import NAMED, Note, grouped
+from tune_vfl.data.column_notes import (
+    NAMED,
+    Note,
+    decimal_commas,
+    differing_spellings,
+    grouped,
+    mostly_numbers,
+    texts_among_numbers,
+)
 from tune_vfl.data.looks import Written, as_written
+from tune_vfl.data.missing_words import missing_words
 from tune_vfl.data.options import ColumnList, MissingOptions
 from tune_vfl.data.partition import ACTIVE, Partition
 from tune_vfl.data.precision import distinct, fitted, merges, too_large
 from tune_vfl.data.reading.marks import is_mark, is_missing
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
-from tune_vfl.data.spellings import spellings
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
 
     from tune_vfl.statistics.arrays import Bools, Floats
 
-# A column of categories with a larger share of numbers than this gets a note: the texts in it are likely slips.
-_MOSTLY_NUMBERS = 0.5
+# So many fields are looked up at once; those of a million rows column by column.
+_CELLS = 500_000
 
 
 class Encoding(MissingOptions):
@@ -87,9 +95,24 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
     Raises:
         DataError: for a number that is infinite or does not fit into 32 bits, and text in a column declared numeric.
     """
-    missing = is_missing(values, encoding.missing)
-    known = values[~missing]
-    numbers = declared_numbers(known) if name in encoding.numeric else as_numbers(known)
+    return _encode(values, name, where, encoding, _looked_up(values, encoding))
+
+
+class _Cells(NamedTuple):
+    """Texts as they are looked up, of one column or of many: which mean no value, and the numbers; NaN for texts."""
+
+    missing: Bools
+    numbers: Floats
+
+
+def _looked_up(texts: pd.Series[Any], encoding: Encoding) -> _Cells:
+    return _Cells(is_missing(texts, encoding.missing), as_numbers(texts))
+
+
+def _encode(values: pd.Series[Any], name: str, where: str, encoding: Encoding, cells: _Cells) -> EncodedColumn:
+    missing = cells.missing
+    known = values[~missing] if missing.any() else values
+    numbers = declared_numbers(known) if name in encoding.numeric else cells.numbers[~missing]
     notes: tuple[Note, ...] = ()
     marks = _marks(known, numbers) if name not in encoding.categorical else np.zeros(len(known), dtype=bool)
     if marks.any():
@@ -104,22 +127,13 @@ def encode_column(values: pd.Series[Any], name: str, where: str, encoding: Encod
     if encoded.kind == "number":
         written = _as_numbers(encoded.x[:, 0], written)
     elif name not in encoding.categorical and written.looks == "decimal commas":
-        notes = (*_commas(known, name), *(note for note in notes if note.what != "mixed"))
+        notes = (*decimal_commas(known, name), *(note for note in notes if note.what != "mixed"))
     else:
-        notes = (*notes, *_spelt(written, name))
+        words = missing_words(values, missing, name, encoding.missing, one_hot=encoding.codes == "one_hot")
+        notes = (*notes, *differing_spellings(written, name), *words)
         if name not in encoding.categorical:
             written = replace(written, slips=_slips(known, np.isnan(numbers)))
     return replace(encoded, notes=notes, written=written)
-
-
-def _commas(known: pd.Series[Any], name: str) -> tuple[Note, ...]:
-    with_comma = known[known.str.contains(",", regex=False).to_numpy(dtype=bool)]
-    return (Note("commas", name, f"{len(with_comma):,} of {len(known):,}, such as {with_comma.iloc[0]!r}"),)
-
-
-def _spelt(written: Written, name: str) -> tuple[Note, ...]:
-    more = f", and {len(written.spelt) - 1} more" if written.spelt[1:] else ""
-    return (Note("spelt", name, f"{spellings(written.spelt[0])}{more}"),) if written.spelt else ()
 
 
 class _Known(NamedTuple):
@@ -142,7 +156,7 @@ def _marks(known: pd.Series[Any], numbers: Floats) -> Bools:
 
 def _slips(known: pd.Series[Any], slips: Bools) -> str:
     """Return the first values that make categories of a column that is mostly numbers, with their rows."""
-    if not _mostly_numbers(~slips):
+    if not mostly_numbers(~slips):
         return ""
     named = known[slips].sort_index().iloc[:NAMED]
     shown = ", ".join(f"{value!r} in row {row + 1}" for row, value in zip(named.index.tolist(), named, strict=True))
@@ -150,16 +164,13 @@ def _slips(known: pd.Series[Any], slips: Bools) -> str:
     return f"{shown}{more}"
 
 
-def _mostly_numbers(numeric: Bools) -> bool:
-    return bool(len(numeric)) and float(numeric.mean()) > _MOSTLY_NUMBERS
-
-
 def _as_numbers(x: np.ndarray[Any, np.dtype[np.float32]], written: Written) -> Written:
     """Count the values of a column of numbers as numbers: ``1`` and ``1.0`` are one."""
-    known = x[~np.isnan(x)]
-    _, counts = np.unique(known, return_counts=True)
-    common = max(int(counts.max(initial=0)), len(x) - len(known)) / len(x)
-    return replace(written, distinct=len(counts), common=common)
+    known = np.sort(x[~np.isnan(x)])
+    begins = np.flatnonzero(known[1:] != known[:-1]) + 1
+    counts = np.diff(begins, prepend=0, append=len(known))
+    common = max(int(counts.max()), len(x) - len(known)) / len(x)
+    return replace(written, distinct=len(counts) if len(known) else 0, common=common)
 
 
 def _encoded(
@@ -175,7 +186,7 @@ def _encoded(
             f"{where}: column {name!r} is declared numeric, but holds {known.iloc[slip]!r} in row "
             f"{known.index[slip] + 1}; correct it, leave the field empty, or take the column off numeric"
         )
-    notes = () if name in encoding.categorical else _mixed(known, numeric, name)
+    notes = () if name in encoding.categorical else texts_among_numbers(known, numeric, name)
     texts = values.to_numpy(dtype=object)
     if encoding.codes == "ordinal":
         codes, _ = sorted_codes(texts[~missing])
@@ -185,14 +196,6 @@ def _encoded(
 
 def _as(kind: ColumnKind, block: EncodedColumn, notes: tuple[Note, ...]) -> EncodedColumn:
     return EncodedColumn(block.x, block.names, block.scaled, (*notes, *block.notes), kind)
-
-
-def _mixed(known: pd.Series[Any], numeric: Bools, name: str) -> tuple[Note, ...]:
-    if not _mostly_numbers(numeric):
-        return ()
-    first = known.iloc[int(np.argmin(numeric))]
-    slips = int((~numeric).sum())
-    return (Note("mixed", name, f"{slips} of {len(numeric)}, such as {first!r}"),)
 
 
 def _numeric(
@@ -248,7 +251,7 @@ def encode_party(
     Raises:
         DataError: naming the file and the column.
     """
-    blocks = [encode_column(frame[column], column, where, encoding) for column in columns]
+    blocks = [*_encoded_columns(frame, columns, where, encoding)]
     held = Columns(
         party=party,
         x=torch.from_numpy(np.concatenate([b.x for b in blocks], axis=1)),
@@ -257,6 +260,22 @@ def encode_party(
         sources=tuple(Source(c, b.kind, len(b.names), b.written) for c, b in zip(columns, blocks, strict=True)),
     )
     return held, tuple(note for b in blocks for note in b.notes)
+
+
+def _encoded_columns(
+    frame: pd.DataFrame, columns: Sequence[str], where: str, encoding: Encoding
+) -> Iterator[EncodedColumn]:
+    """Encode columns, whose texts are looked up many columns at once: of thousands most of the time goes into calls."""
+    import pandas as pd
+
+    rows = len(frame)
+    at_once = max(1, _CELLS // rows)
+    for begin in range(0, len(columns), at_once):
+        some = columns[begin : begin + at_once]
+        cells = _looked_up(pd.concat([frame[column] for column in some], ignore_index=True), encoding)
+        for k, column in enumerate(some):
+            here = slice(k * rows, (k + 1) * rows)
+            yield _encode(frame[column], column, where, encoding, _Cells(cells.missing[here], cells.numbers[here]))
 
 
 def encode_parties(

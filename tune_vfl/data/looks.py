@@ -28,12 +28,14 @@ _REPEATED = 0.02
 _TIME = r"(?:[T ]+\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\s*(?:[AaPp]\.?[Mm]\.?)?\s*(?:Z|UTC|GMT|[+-]\d{2}:?\d{2})?)?"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _YEAR = r"(?:19|20)\d{2}"
+_WITHOUT_SEPARATORS = rf"{_YEAR}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+_DIGITS = re.compile(_WITHOUT_SEPARATORS)
 _DATE = re.compile(
     "|".join(
         (
             rf"\d{{4}}([-/.])\d{{1,2}}\1\d{{1,2}}{_TIME}",
             rf"\d{{1,2}}([-/.])\d{{1,2}}\2(?:\d{{4}}|\d{{2}}){_TIME}",
-            rf"{_YEAR}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]){_TIME}",
+            rf"{_WITHOUT_SEPARATORS}{_TIME}",
             rf"{_YEAR}[-/](?:0?[1-9]|1[0-2])|(?:0?[1-9]|1[0-2])[-/]{_YEAR}",
             rf"(?:\d{{1,2}}(?:st|nd|rd|th|\.)?[ -]?)?{_MONTH}[ ,-]*(?:\d{{4}}|'?\d{{2}}){_TIME}",
             rf"{_MONTH}[ -]\d{{1,2}}(?:st|nd|rd|th)?,? *\d{{4}}{_TIME}",
@@ -91,10 +93,11 @@ def as_written(
     """
     import pandas as pd
 
-    codes, found = pd.factorize(values[~missing].to_numpy(dtype=object))
+    known = values.to_numpy(dtype=object)
+    codes, found = pd.factorize(known[~missing] if missing.any() else known)
     counts = np.bincount(codes, minlength=1)
     most = max(int(counts.max()), int(missing.sum()))
-    texts = [str(text) for text in found]
+    texts: list[str] = found.tolist()
     compared = texts if categories and len(texts) <= _MOST_CATEGORIES else []
     spelt = alike(dict(zip(compared, counts.tolist(), strict=False)))
     return Written(len(texts), most / len(values), _looks(texts, int((~missing).sum()), name), spelt=spelt)
@@ -103,22 +106,35 @@ def as_written(
 def _looks(texts: list[str], rows: int, name: str) -> Looks:
     words = {word.lower() for word in _WORDS.findall(name)}
     sample = texts[:_SAMPLE]
-    if _mostly(_DATE, sample) or (words & _TIME_WORDS and _mostly(_SECONDS, sample)):
+    numeric = _are_numbers(sample)
+    # Of the dates those alone are numbers that have no separators.
+    if _mostly(_DIGITS if numeric else _DATE, sample) or (words & _TIME_WORDS and _mostly(_SECONDS, sample)):
         return "date"
-    commas = [text for text in sample if "," in text]
-    if len(commas) > 1 and _mostly(_COMMAS, sample):
-        # A single one is a slip. And 1,200 may be twelve hundred.
-        return "numbers as text" if all(map(_THOUSANDS.fullmatch, commas)) else "decimal commas"
-    numbers = [_number(text) for text in sample]
-    plain = sum(number is not None for number in numbers) / max(len(sample), 1)
-    if plain < 1 and len(texts) > _FEW and _mostly(_DECORATED, sample):
-        return "numbers as text"
-    return "identifier" if _is_identifier(texts, rows, words, numeric=plain == 1) else ""
+    if not numeric:
+        commas = [text for text in sample if "," in text]
+        if len(commas) > 1 and _mostly(_COMMAS, sample):
+            # A single one is a slip. And 1,200 may be twelve hundred.
+            return "numbers as text" if all(map(_THOUSANDS.fullmatch, commas)) else "decimal commas"
+        if len(texts) > _FEW and _mostly(_DECORATED, sample):
+            return "numbers as text"
+    return "identifier" if _is_identifier(texts, rows, words, numeric=numeric) else ""
 
 
 def _mostly(pattern: re.Pattern[str], texts: list[str]) -> bool:
     # A single value says nothing of a format: a version may look like a date.
-    return len(texts) > 1 and sum(bool(pattern.fullmatch(text)) for text in texts) >= MOSTLY * len(texts)
+    missed = 0
+    for text in texts:
+        missed += not pattern.fullmatch(text)
+        if len(texts) - missed < MOSTLY * len(texts):
+            return False
+    return len(texts) > 1
+
+
+def _are_numbers(texts: list[str]) -> bool:
+    try:
+        return bool([float(text) for text in texts])
+    except ValueError:
+        return False
 
 
 def _number(text: str) -> float | None:
@@ -133,13 +149,13 @@ def _is_identifier(texts: list[str], rows: int, words: set[str], *, numeric: boo
         return False
     # A name of nothing but whose it is: customer_no, and not customer_age.
     whose = bool(words & _WHO_WORDS) and words <= _WHO_WORDS | _ID_WORDS | _COUNT_WORDS | {"name", "nummer"}
-    if (whose or words & _ID_WORDS) and len(texts) > max(_FEW, _REPEATED * rows) and not _has_fractions(texts):
+    if (whose or words & _ID_WORDS) and len(texts) > max(_FEW, _REPEATED * rows) and not has_fractions(texts):
         return True
     if len(texts) < MOSTLY * rows:
         return False
     if not numeric:
         return True
-    if _has_fractions(texts) or len(texts) < rows:
+    if has_fractions(texts) or len(texts) < rows:
         return False
     # Whole numbers that all differ may be amounts. Those that count rows, or have a name or a fixed length as
     # identifiers do, are none.
@@ -149,6 +165,6 @@ def _is_identifier(texts: list[str], rows: int, words: set[str], *, numeric: boo
     return counts or bool(words & _COUNT_WORDS) or (len(lengths) == 1 and min(lengths) >= 8)
 
 
-def _has_fractions(texts: list[str]) -> bool:
-    numbers = [_number(text) for text in texts[:_SAMPLE]]
-    return any(number is not None and not number.is_integer() for number in numbers)
+def has_fractions(texts: list[str]) -> bool:
+    """Return whether a number with decimals is among the first 200 texts."""
+    return any((number := _number(text)) is not None and not number.is_integer() for text in texts[:_SAMPLE])

@@ -11,19 +11,21 @@ from torch import Tensor
 
 from tune_vfl.data.codes import sorted_codes
 from tune_vfl.data.reading.labels import check_labeled, encode_labels, is_unlabeled, renamed
+from tune_vfl.data.reading.marks import is_mark
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers, whole
 from tune_vfl.data.sample import training_sample
 from tune_vfl.data.spellings import spelling_note
 from tune_vfl.errors import DataError, did_you_mean, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
     from tune_vfl.data.label_options import LabelOptions
 
 _NAMED = 3
+_DECIMAL = 'the label has decimal commas: set `decimal` to "," in `dataset`'
 # Of more whole numbers than this a note asks whether they are classes.
 _FEW = 20
 
@@ -74,7 +76,7 @@ def own_labels(
         DataError: as :func:`tune_vfl.data.reading.labels.encode_labels`; for options that name no label of the file;
             for more rows than there are.
     """
-    texts = renamed(values, options.classes, where)
+    texts, as_classes = renamed(values, options.classes, where), above is None and not options.positives
     as_array = texts.to_numpy(dtype=object)
     kept = ~is_unlabeled(as_array, options.missing) if options.drop_unlabeled else np.ones(len(texts), dtype=bool)
     if above is None and kept.all():
@@ -83,7 +85,7 @@ def own_labels(
     if not kept.any():
         raise DataError(f"{where}: is missing in all {len(kept)} rows; fill in labels")
     labels = texts[kept]
-    cut = "" if above is not None or options.positives else _cut(labels, as_number)
+    cut = _cut(labels, options, as_number) if as_classes else ""
     if above is not None:
         y, names = _above(labels, above, where, options)
     elif options.positives:
@@ -96,8 +98,8 @@ def own_labels(
         positive = None if isinstance(options.positive, tuple) else options.positive
         y, names = encode_labels(labels, where, positive, options.classes, advice=cut)
     counts = dict(zip(names, torch.bincount(y, minlength=len(names)).tolist(), strict=True))
-    spelling = "" if options.positives or above is not None else spelling_note(counts, options.classes)
-    notes += _question(cut, len(names))
+    spelling = spelling_note(counts, options.classes) if as_classes else ""
+    notes += [*_question(cut, len(names)), *(_beside_unlabeled(counts) if as_classes and notes else [])]
     rows = torch.from_numpy(np.flatnonzero(kept))
     tests = None if test_rows is None else _places(test_rows, rows)
     chosen, sampled, said_of = training_sample(y, tests, options.rows, names, name)
@@ -117,14 +119,36 @@ def _question(cut: str, classes: int) -> list[str]:
     return [asked] if cut and classes > _FEW else []
 
 
-def _cut(labels: pd.Series[Any], as_number: str) -> str:
-    """Return the option that makes two classes of labels that are numbers; empty for texts, and for two numbers."""
+def _reads_points(options: LabelOptions) -> bool:
+    """Whether the options, as a table's, have a decimal sign, which is a point."""
+    return "decimal" in type(options).model_fields and getattr(options, "decimal", None) != ","
+
+
+def _beside_unlabeled(counts: Mapping[str, int]) -> list[str]:
+    """Return a note on classes whose name may mean that there is no label, where other rows have none either."""
+    import pandas as pd
+
+    names = pd.Series([*counts], dtype=str)
+    named = [f"{name!r} ({counts[name]:,} rows)" for name in names[is_mark(names)]]
+    asked = "is a class beside rows without a label; where it means none, list it in `missing`"
+    return [f"{shortened(named)} {asked}"] if named else []
+
+
+def _cut(labels: pd.Series[Any], options: LabelOptions, as_number: str) -> str:
+    """Return the option that makes two classes of labels that are numbers; empty for texts, and for two numbers.
+
+    For texts with decimal commas it is the option that makes numbers of them.
+    """
     import pandas as pd
 
     codes, names = sorted_codes(labels.to_numpy(dtype=object))
-    numbers = as_numbers(pd.Series(names, dtype=str))
-    if len(names) < 3 or not np.isfinite(numbers).all():
+    texts = pd.Series(names, dtype=str)
+    numbers = as_numbers(texts)
+    if len(names) < 3:
         return ""
+    if not np.isfinite(numbers).all():
+        commas = np.isfinite(as_numbers(texts.str.replace(",", ".", n=1, regex=False))).all()
+        return _DECIMAL if commas and _reads_points(options) else ""
     below = np.flatnonzero(numbers < numbers.max())
     middle = np.median(numbers[codes])
     bound = max(below, key=lambda place: (numbers[place] <= middle, -abs(numbers[place] - middle)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -67,17 +69,17 @@ def scores_alone(columns: Columns, y: torch.Tensor, num_classes: int) -> list[fl
     if len(judged) < 2:
         return [None for _ in file_columns(columns)]
     held = held[np.isin(labels[held], judged)]
+    used, count = np.concatenate([fit, held]), len(fit)
+    columns, labels = replace(columns, x=columns.x[torch.from_numpy(used)]), labels[used]
     scores: list[float | None] = []
-    used = np.concatenate([fit, held])
-    fit, held, labels = np.arange(len(fit)), np.arange(len(fit), len(used)), labels[used]
     for name, kind, a, b in file_columns(columns):
-        values = values_of(columns, name, kind, a, b)[used]
-        rates = _rates(values, labels, fit, num_classes, is_number=kind == "number")
+        values = values_of(columns, name, kind, a, b)
+        rates = _rates(values, labels, count, num_classes, is_number=kind == "number")
         if num_classes == 2:
-            scores.append(max(_auc(rates[held, 1], labels[held]), _ordered_auc(values, labels, fit, held)))
+            scores.append(max(_auc(rates[:, 1], labels[count:]), _ordered_auc(values, labels, count)))
         else:
-            right = rates[held].argmax(1) == labels[held]
-            scores.append(float(np.mean([right[labels[held] == k].mean() for k in judged])))
+            right = rates.argmax(1) == labels[count:]
+            scores.append(float(np.mean([right[labels[count:] == k].mean() for k in judged])))
     return scores
 
 
@@ -113,29 +115,52 @@ def _halves(labels: Ints, num_classes: int, rng: np.random.Generator) -> tuple[I
     return np.concatenate(fit), np.concatenate(held)
 
 
-def _rates(values: Floats, labels: Ints, fit: Ints, num_classes: int, *, is_number: bool) -> Floats:
-    """Return ``(N, K)``: the share of each class among the fitted rows of the same value or range.
+def _rates(values: Floats, labels: Ints, fit: int, num_classes: int, *, is_number: bool) -> Floats:
+    """Return ``(N - fit, K)`` for the rows that are scored: the share of each class among fitted ones of their value.
 
-    The shares are shrunk toward those of all fitted rows, as if one more row had them.
+    Of many numbers it is among those of their range. The shares are shrunk toward those of all fitted rows, as if one
+    more row had them.
+
+    Args:
+        values: ``(N,)``, the first ``fit`` of which are fitted to.
+        labels: ``(N,)``.
+        fit: the number of fitted rows.
+        num_classes: K.
+        is_number: whether values are put into ranges.
     """
-    known = values[fit][~np.isnan(values[fit])]
-    edges = np.unique(known)
+    known = _sorted_known(values[:fit])
+    edges = known[np.concatenate([[True], known[1:] != known[:-1]])] if len(known) else known
     most = max(_BINS, 4 * num_classes)
     if is_number and len(edges) > most:
-        edges = np.unique(np.quantile(known, np.arange(1, most) / most, method="nearest"))
-    bins = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, side="right"))
-    counts = np.zeros((len(edges) + 2, num_classes))
-    np.add.at(counts, (bins[fit], labels[fit]), 1.0)
+        edges = known[_places_of_quantiles(len(known), most)]  # equal ones only leave bins without a row
+    bins = np.searchsorted(edges, values, side="right")
+    bins[np.isnan(values)] = len(edges) + 1
+    cells = np.bincount(bins[:fit] * num_classes + labels[:fit], minlength=(len(edges) + 2) * num_classes)
+    counts = cells.reshape(-1, num_classes)
     prior = counts.sum(0) / counts.sum()
     rates: Floats = (counts + prior) / (counts.sum(1, keepdims=True) + 1.0)
-    return rates[bins]
+    return rates[bins[fit:]]
 
 
-def _ordered_auc(values: Floats, labels: Ints, fit: Ints, held: Ints) -> float:
-    known = values[fit][~np.isnan(values[fit])]
-    filled = np.where(np.isnan(values), np.median(known) if len(known) else 0.0, values)
-    rising = _auc(filled[fit], labels[fit]) >= 0.5
-    return _auc(filled[held] if rising else -filled[held], labels[held])
+def _sorted_known(values: Floats) -> Floats:
+    """Return the values that are not NaN in rising order."""
+    ordered = np.sort(values)
+    return ordered[: len(ordered) - int(np.isnan(ordered).sum())]
+
+
+@cache
+def _places_of_quantiles(count: int, parts: int) -> Ints:
+    """Return the places of the values at the borders of equal parts among ``count`` sorted ones."""
+    places = np.quantile(np.arange(count), np.arange(1, parts) / parts, method="nearest")
+    return np.asarray(places, dtype=np.int64)
+
+
+def _ordered_auc(values: Floats, labels: Ints, fit: int) -> float:
+    if np.isnan(values).any():
+        known = _sorted_known(values[:fit])
+        values = np.where(np.isnan(values), np.median(known) if len(known) else 0.0, values)
+    rising = _auc(values[:fit], labels[:fit]) >= 0.5
+    return _auc(values[fit:] if rising else -values[fit:], labels[fit:])
 
 
 def _auc(scores: Floats, labels: Ints) -> float:

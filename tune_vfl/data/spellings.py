@@ -98,7 +98,12 @@ def differing_ids(ids: Mapping[str, Collection[str]], shared: Collection[str]) -
     *others, own = ids
     lost = {key(name): name for name in ids[own] if name not in shared}
     for other in others:
-        pairs = [(name, lost[key(name)]) for name in ids[other] if name not in shared and key(name) in lost]
+        # An id that these two files have alike, and a third one lacks, is spelled in one way.
+        pairs = [
+            (name, own_name)
+            for name in ids[other]
+            if name not in shared and (own_name := lost.get(key(name), name)) != name
+        ]
         if pairs:
             said = " and ".join(f"{a!r} in {other} for {b!r} in {own}" for a, b in sorted(pairs)[:2])
             return (

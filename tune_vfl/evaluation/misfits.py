@@ -135,6 +135,7 @@ def misfits_of(attack: Attack[Strict], task: Task) -> Iterator[str]:
         known = _words(name for name in DEFENSES if not grants_missing(missing, name))
         yield f"attack {attack.name!r} reads {_words(missing)}, which only {known} bring along, not {cell.defense}"
     yield from attack.problems(attack.params, num_classes=dataset.num_classes, mode=cell.mode)
+    yield from attack.model_problems(options, others=len(dataset.parties) - 1, num_classes=dataset.num_classes)
     if needs.needs_logits and task.defense.capabilities.head == "scalar":
         yield (
             f"attack {attack.name!r} takes the outputs for class logits under a cross-entropy, defense "

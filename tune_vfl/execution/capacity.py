@@ -113,17 +113,21 @@ class Capacity:
         """Refuse resources that no node has, or wait for one where it is unknown which nodes may come."""
         if self._looked:  # it began: machines may come back, and who watches the nodes ends it where none can
             return
-        wants = f"one pack takes {self._resources.cpu:g} CPU and {self._resources.gpu:g} GPU"
         if not unknown:
-            held = [f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes]
-            there = ", ".join(held) or "no nodes"
-            also = (
-                ", and none to be started has room (those with GPUs are for packs that ask for one)"
-                if self._grows
-                else ""
-            )
-            raise SpecError(f"resources: {wants}, but there are {there}{also}; ask for less")
-        tell(f"tune-vfl: no node of the cluster has room yet: {wants}; waiting for one to join")
+            raise no_room(self._resources, nodes, grows=self._grows)
+        tell(f"tune-vfl: no node of the cluster has room yet: {_wants(self._resources)}; waiting for one to join")
+
+
+def no_room(resources: Resources, nodes: Sequence[Mapping[str, float]], *, grows: bool) -> SpecError:
+    """Return the refusal of packs that find room on no node, and on none that an autoscaler may start."""
+    held = [f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes]
+    there = ", ".join(held) or "no nodes"
+    also = ", and none to be started has room (those with GPUs are for packs that ask for one)" if grows else ""
+    return SpecError(f"resources: {_wants(resources)}, but there are {there}{also}; ask for less")
+
+
+def _wants(resources: Resources) -> str:
+    return f"one pack takes {resources.cpu:g} CPU and {resources.gpu:g} GPU"
 
 
 def startable(resources: Resources, bootstrap: Path = BOOTSTRAP) -> int | None:

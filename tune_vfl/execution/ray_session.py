@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.errors import UnreachableError, UsageError
-from tune_vfl.execution.capacity import Capacity
+from tune_vfl.execution.capacity import Capacity, no_room, packs_that_fit, startable
 from tune_vfl.machine.children import safe_imports
 from tune_vfl.machine.environment import environment
 from tune_vfl.machine.network import require_loopback, require_ray_head
 from tune_vfl.machine.places import data_root, home, user_home
 from tune_vfl.machine.ray_folder import PREFIX, RayFolder
-from tune_vfl.machine.runtime import strain, usable_cpus
+from tune_vfl.machine.runtime import strain, usable_cpus, usable_gpus
 from tune_vfl.machine.secrets import make_token_private
 from tune_vfl.machine.signals import SIGNALS
 from tune_vfl.machine.streams import tell
@@ -118,6 +118,23 @@ def _handlers_kept() -> Iterator[None]:
 def capacity_for(resources: Resources, lease: Lease) -> Capacity:
     """Return the capacity for a study's packs on the Ray of this process."""
     return Capacity(resources, lease, nodes=_nodes, grows=grows())
+
+
+def require_room(resources: Resources) -> None:
+    """Refuse packs that a search from here could never run, without starting Ray or asking it.
+
+    Of a cluster only what its autoscaler may start is known, and that on its head alone.
+
+    Raises:
+        SpecError: when no pack fits on this machine, or on any that the autoscaler may start.
+    """
+    if grows():
+        if startable(resources) == 0:
+            raise no_room(resources, (), grows=True)
+        return
+    here = {"CPU": float(usable_cpus()), "GPU": float(usable_gpus())}
+    if not packs_that_fit(resources, here):
+        raise no_room(resources, [here], grows=False)
 
 
 def _nodes() -> list[Mapping[str, float]]:

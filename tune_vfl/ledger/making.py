@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy import Connection, insert, select, update
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.names import campaign_names, parts_of
+from tune_vfl.ledger.names import campaign_names, names_in, parts_of
 from tune_vfl.ledger.schema import campaigns, studies
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.measure import refuse_another
@@ -32,7 +32,7 @@ def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[Plan
         StudyError: with all that differs, when a name is taken by something else; nothing is written then.
     """
     asked = [study.as_held() for study in campaign.studies]
-    held = _refuse_others(connection, asked)
+    held = refuse_taken(connection, campaign)
     order: list[str] = []
     if not campaign.lone:
         order = list(dict.fromkeys([*parts_of(connection, campaign.name), *(study.name for study in asked)]))
@@ -48,11 +48,23 @@ def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[Plan
     return found
 
 
-def _refuse_others(connection: Connection, asked: Sequence[PlannedStudy]) -> dict[str, Mapping[str, Any] | None]:
-    """Refuse names that are taken, and return the existing rows; nothing is written."""
+def refuse_taken(connection: Connection, campaign: PlannedCampaign) -> dict[str, Mapping[str, Any] | None]:
+    """Refuse the names of a campaign and of its studies where they are taken by something else; nothing is written.
+
+    Returns:
+        The existing row of each study by its name; None for a new one.
+
+    Raises:
+        StudyError: with all that differs.
+    """
     problems: list[str] = []
     rows: dict[str, Mapping[str, Any] | None] = {}
-    for study in asked:
+    if not campaign.lone and campaign.name in names_in(connection):
+        problems.append(
+            f"{campaign.name!r} is a study, and cannot be the name of a campaign too: give the campaign another name "
+            "(--set study=NAME)"
+        )
+    for study in (study.as_held() for study in campaign.studies):
         found = connection.execute(select(studies).where(studies.c.name == study.name)).mappings().one_or_none()
         row = rows[study.name] = None if found is None else dict(found)
         try:
@@ -105,11 +117,6 @@ def _extended(connection: Connection, asked: PlannedStudy, row: Mapping[str, Any
 
 def _write_campaign(connection: Connection, campaign: PlannedCampaign) -> None:
     """Store a campaign, or update it by a newer spec."""
-    if connection.execute(select(studies.c.name).where(studies.c.name == campaign.name)).one_or_none() is not None:
-        raise StudyError(
-            f"{campaign.name!r} is a study, and cannot be the name of a campaign too: give the campaign another name "
-            "(--set study=NAME)"
-        )
     there = campaigns.c.name == campaign.name
     before = connection.execute(select(campaigns.c.trials).where(there)).scalar_one_or_none()
     row = {

@@ -20,6 +20,13 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def usable_gpus() -> int:
+    """Return how many GPUs torch sees."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
 def peak_memory() -> int:
     """Return the most bytes that this process has had in memory so far."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

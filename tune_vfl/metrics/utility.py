@@ -34,19 +34,14 @@ def auc(scores: Floats, y: Labels) -> float:
         >>> auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]))
         0.75
     """
-    positives = int((y == 1).sum())
-    negatives = len(y) - positives
-    if not positives or not negatives or not np.isfinite(scores).all():
+    positive = np.asarray(y) == 1
+    scores = np.asarray(scores, dtype=np.float64)
+    above, below = scores[positive], np.sort(scores[~positive])
+    if not len(above) or not len(below) or not np.isfinite(scores).all():
         return float("nan")
-    ranks = _ranks(np.asarray(scores, dtype=np.float64))
-    return float((ranks[y == 1].sum() - positives * (positives + 1) / 2) / (positives * negatives))
-
-
-def _ranks(values: Floats) -> Floats:
-    """Rank ``(n,)`` numbers from 1; ties share the mean. scipy.stats has it, but takes a second to import."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    means: Floats = np.cumsum(count) - (count - 1) / 2
-    return means[place]
+    # Twice the number of negatives that each positive outscores; scipy.stats takes a second to import.
+    won = np.searchsorted(below, above) + np.searchsorted(below, above, side="right")
+    return float(won.sum() / (2 * len(above) * len(below)))
 
 
 def positive_margin(scores: Floats) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from tune_vfl.analysis.sentences import sentences
 from tune_vfl.analysis.summary import frontier, summary
 from tune_vfl.errors import SpecError, UnknownNameError, UsageError
 from tune_vfl.ledger.reading import StoredStudy, open_study
-from tune_vfl.spec.constraints import Constraints
+from tune_vfl.spec.constraints import Constraints, impossible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +132,7 @@ class Study(StoredStudy):
             ``runner_up``, ``compromise``, ``ladder``, ``nearest``.
 
         Raises:
-            SpecError: for an unknown constraint.
+            SpecError: for an unknown constraint, or a bound outside of what its quantity can be, as 20 for 20%.
             UsageError: when there are several data sets and none of them is named.
         """
         campaign = _one_of(self.record(), dataset)
@@ -236,9 +236,12 @@ def _one_of(campaign: CampaignRecord, dataset: str | None) -> CampaignRecord:
 
 def _known(constraints: dict[str, float]) -> dict[str, float]:
     try:
-        return TypeAdapter(Constraints).validate_python(constraints)
+        known = TypeAdapter(Constraints).validate_python(constraints)
     except ValidationError as error:
         raise SpecError([f"recommend: {problem['msg']}" for problem in error.errors()]) from error
+    if problems := [f"recommend: {problem}" for problem in impossible(known)]:
+        raise SpecError(problems)
+    return known
 
 
 def _decided(campaign: CampaignRecord) -> tuple[Joint, Decision]:

@@ -9,6 +9,7 @@ from tune_vfl.errors import UnknownNameError
 from tune_vfl.ledger.damage import DamagedError
 from tune_vfl.ledger.db_errors import LedgerTroubleError
 from tune_vfl.ledger.lease import holders
+from tune_vfl.ledger.making import refuse_taken
 from tune_vfl.ledger.names import wholes_in
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.storage import storage_at
@@ -101,6 +102,18 @@ def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
     if not ledger_exists(storage) or not {s.name for s in plan.studies} <= set(study_names(storage)):
         return False
     return all(_owes_nothing(campaign_record(s.name, storage).studies[0], s.spec.budget.trials) for s in plan.studies)
+
+
+def refuse_taken_names(plan: PlannedCampaign) -> None:
+    """Refuse a plan whose names belong to other specs in the ledger that it names; nothing is created there.
+
+    Raises:
+        StudyError: with all that differs.
+        UnreachableError: when the database does not answer.
+    """
+    place = storage_at(plan.studies[0].spec.storage)
+    if place.exists():
+        place.read(lambda connection: refuse_taken(connection, plan))
 
 
 def _owes_nothing(record: StudyRecord, trials: int) -> bool:

@@ -13,10 +13,13 @@ from tune_vfl.data.spellings import differing_ids
 from tune_vfl.errors import DataError, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
+
+# From so many times the ids that all files have on, a file loses most of its rows.
+_MOST = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +104,9 @@ def join(
         require(frame, id_column, "the id", paths[name], "; it must have one name in all files: rename it in this one")
         frame[id_column] = _ids(frame[id_column], missing)
         _check_unique(frame[id_column], paths[name], id_column)
-    shared = set.intersection(*(set(frame[id_column]) - {""} for frame in frames.values()))
-    spelled = _spelled(frames, paths, id_column, label_party, shared)
+    ids = _known_ids(frames, paths, id_column, label_party)
+    shared = set.intersection(*ids.values())
+    spelled = differing_ids(ids, shared)
     if not shared:
         found = "; ".join(f"{paths[n].name} has {shortened(list(f[id_column]), 3)}" for n, f in frames.items())
         hint = f": {spelled}" if spelled else ""
@@ -125,17 +129,16 @@ def join(
         for name, frame in frames.items()
     }
     notes = [note for frame in frames.values() for note in left_out(frame)]
-    return Joined(
-        tables, label_party, (*notes, *_dropped(frames, paths, id_column, len(order)), *([spelled] * bool(spelled)))
-    )
+    notes += _dropped(frames, paths, id_column, len(order))
+    return Joined(tables, label_party, (*notes, *([spelled] if spelled else _overlap(ids, shared))))
 
 
-def _spelled(
-    frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], id_column: str, label_party: str, shared: set[str]
-) -> str:
-    names = [*(name for name in frames if name != label_party), label_party]
-    # Two files of one name in different folders are told apart by their parties.
-    return differing_ids({f"{paths[n].name} ({n})": set(frames[n][id_column]) - {""} for n in names}, shared)
+def _known_ids(
+    frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], id_column: str, label_party: str
+) -> dict[str, set[str]]:
+    """Return the known ids by file, the label party's last; files of one name are told apart by their parties."""
+    names = sorted(frames, key=lambda name: name == label_party)
+    return {f"{paths[name].name} ({name})": set(frames[name][id_column]) - {""} for name in names}
 
 
 def _label_party(frames: Mapping[str, pd.DataFrame], paths: Mapping[str, Path], label: str) -> str:
@@ -200,3 +203,24 @@ def _dropped(
         return f"{paths[name].name}: {dropped} have no partner in every file{why} and are left out"
 
     return tuple(said(name, frame) for name, frame in frames.items() if len(frame) > kept)
+
+
+def _overlap(ids: Mapping[str, set[str]], shared: set[str]) -> Iterator[str]:
+    """Yield sentences on files whose ids are a part of another's, and on files most of whose ids another one lacks.
+
+    Args:
+        ids: known ids by file.
+        shared: those that all files have, with which a study trains.
+    """
+    for file, own in ids.items():
+        larger = [other for other, known in ids.items() if own < known]
+        if larger:
+            beyond = shortened([f"{other}, which has {len(ids[other]) - len(own):,} more" for other in larger])
+            yield f"{file}: its {len(own):,} ids are a part of those of {beyond}; training is on rows of all files"
+    for file, own in ids.items():
+        if len(own) > _MOST * len(shared):
+            lacking = max((other for other in ids if other != file), key=lambda other: len(own - ids[other]))
+            yield (
+                f"most rows of {file} are lost, {len(own) - len(shared):,} of {len(own):,}: {lacking} lacks "
+                f"{len(own - ids[lacking]):,} of their ids; is it a sample, a part or an export of another day?"
+            )

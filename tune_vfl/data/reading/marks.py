@@ -22,6 +22,8 @@ _OF_PROGRAMS = frozenset({
 })  # fmt: skip
 MISSING = _OF_PROGRAMS | {"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "?"}
 """Missing wherever they stand in a feature."""
+MAY_BE_VALUES = frozenset({"NA", "N/A", "n/a", "None", "?"})
+"""Those of them that people also write for a value, such as NA for North America."""
 MISSING_LABELS = _OF_PROGRAMS | {"", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL"}
 """Fewer than for features: a class may well be called "None" or "?"."""
 # In small letters. Elsewhere these may be categories: a grade, a sign, a word.

@@ -56,14 +56,14 @@ def read_table(path: Path, names: Sequence[str] | None = None, form: TextForm = 
         DataError: naming the file, and the line and the column where there is one.
     """
     if names is None and is_columnar(path):
-        return _with_points(rows_alone(read_columnar(path), path), form)
+        return rows_alone(_with_points(read_columnar(path), form), path)
     with readable(path), decoded(path, form.encoding):
         delimiter, header = _head(path, names, form)
         rows = _check_rows(path, delimiter, header, form, skip=0 if names else 1)
     if not rows:
         raise DataError(f"{path}: holds a header and no rows; a data set needs rows")
-    frame = _parse(path, delimiter, header, form, has_header=names is None)
-    return _with_points(frame if names else _without_count(rows_alone(frame, path), path), form)
+    frame = _with_points(_parse(path, delimiter, header, form, has_header=names is None), form)
+    return frame if names else _without_count(rows_alone(frame, path), path)
 
 
 def _with_points(frame: pd.DataFrame, form: TextForm) -> pd.DataFrame:

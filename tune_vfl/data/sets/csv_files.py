@@ -18,6 +18,7 @@ from tune_vfl.data.reading.files import absolute, locate
 from tune_vfl.data.reading.holders import read_holders
 from tune_vfl.data.reading.joined import join, require
 from tune_vfl.data.reading.table import TextForm, left_out, read_table
+from tune_vfl.data.row_groups import row_groups
 from tune_vfl.data.row_split import ByTime, held_out
 from tune_vfl.data.table_options import CsvOptions
 from tune_vfl.errors import DataError, did_you_mean, shortened
@@ -92,9 +93,8 @@ def _load_single(options: CsvOptions, root: Path) -> Dataset:
             f"who holds which column is not said, so party 'passive' has the first half of them ({len(features)}, in "
             "the file's order); set dataset.parties to {passive: [...], active: [...]}"
         )
-    said = equal_rows(
-        [*passive, *([active] if active else [])], labels.y, [frame] * (len(passive) + (active is not None))
-    )
+    held = [*passive, *([active] if active else [])]
+    said = _rows_looked_at(held, labels, [frame] * len(held), options)
     return _dataset((passive, active), labels, frame, path, options, notes=[*skipped, *notes, *said])
 
 
@@ -154,8 +154,16 @@ def _load_joined(options: CsvOptions, root: Path) -> Dataset:
             columns.extend(found)
     passive = tuple(held[name] for name in joined.tables if name != joined.label_party)
     parties = (passive, held.get(joined.label_party))
-    said = [*grouped(columns), *equal_rows([*held.values()], labels.y, [*taken.values()])]
+    said = [*grouped(columns), *_rows_looked_at([*held.values()], labels, [*taken.values()], options)]
     return _dataset(parties, labels, _taken(own.frame, labels), own.path, options, notes=[*notes, *said])
+
+
+def _rows_looked_at(
+    parties: Sequence[Columns], labels: OwnLabels, frames: Sequence[pd.DataFrame], options: CsvOptions
+) -> list[str]:
+    """Return notes on rows that are copies, and on rows of one customer where the spec does not say how to split."""
+    groups = row_groups(parties, frames) if options.row_split is None else []
+    return [*equal_rows(parties, labels.y, frames), *groups]
 
 
 def _typed(options: CsvOptions, frame: pd.DataFrame) -> Encoding:
