@@ -146,7 +146,7 @@ def check_mlflow(record: StudyRecord) -> None:
     from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
 
     name = record.name
-    held = Runs(name, resolve_uri(None)).held
+    held = Runs(name, resolve_uri(None), record.id).held
     summary, now = held.pop(SUMMARY_KEY), front_statistics(record)
     wanted: dict[Key, dict[str, str]] = {
         (name, "trial", t.number): payload.front_tags(now.ranks.get(t.number), knee=t.number == now.knee, joint=None)

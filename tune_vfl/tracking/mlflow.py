@@ -2,8 +2,8 @@
 
 The ledger is the source of truth. MLflow may not answer, may have half a run after a crash, or may have lost runs. None
 of that stops a search: a failed call is retried with the next trials, at the latest at the end. After that, or after a
-kill, the next run and :meth:`Recorder.sync` write the missing runs from the ledger. An experiment must have only one
-recorder at a time.
+kill, the next run and :meth:`Recorder.sync` write the missing runs from the ledger. A study must have only one recorder
+at a time; studies of one name and of several ledgers share an experiment, and are told apart by their ids.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class Recorder:
 
     def _connect(self) -> Runs:
         if self._runs is None:
-            runs = Runs(self.experiment, self.uri)
+            study_id = next(part.snapshot.id for part in self._parts.values() if part.told)
+            runs = Runs(self.experiment, self.uri, study_id)
             runs.retire_doubles()
             self._steps, self._held = {}, {key[0] for key in runs.held if key != SUMMARY_KEY}
             for name, part in self._parts.items():
@@ -206,7 +207,7 @@ class Recorder:
             part.unsent.clear()
 
     def _retire(self, runs: Runs, studies: set[str]) -> None:
-        """Retire runs of these studies without a matching trial, such as those of an earlier study of the same name."""
+        """Retire runs of these studies without a matching trial, such as those of a part that was removed."""
         ours: set[Key] = {SUMMARY_KEY}
         for name in studies & set(self._parts):
             ours |= {_key(name, trial) for trial in self._parts[name].trials.values()}

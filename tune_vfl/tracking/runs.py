@@ -28,13 +28,14 @@ _TOGETHER = 32
 
 
 class Runs:
-    """The runs of one experiment.
+    """The runs of one study or campaign in an experiment, which other studies of the same name may share.
 
     Changes are queued until :meth:`flush`. After a failed flush, create a new object, which reads the runs again.
 
     Args:
         name: the experiment's: that of a campaign or of a single study.
         uri: the tracking URI.
+        study_id: that of the study or the campaign; runs of others are left alone.
 
     Attributes:
         held: the content of each run, pending changes included, by key.
@@ -44,8 +45,8 @@ class Runs:
         UnreachableError: when MLflow does not answer.
     """
 
-    def __init__(self, name: str, uri: str) -> None:
-        self._name, self._client = name, store.client(uri)
+    def __init__(self, name: str, uri: str, study_id: str) -> None:
+        self._name, self._uri, self._study_id, self._client = name, uri, study_id, store.client(uri)
         self._artifacts = Artifacts(self._client, uri)
         experiment = self._open_experiment(name, uri)
         self.experiment_id = str(experiment.experiment_id)
@@ -74,7 +75,7 @@ class Runs:
         return found
 
     def load(self) -> None:
-        """Read every run of the experiment again. Runs without this package's tags are ignored."""
+        """Read every run of the study again."""
         self.held, self._doubles, self._changes = {}, [], {}
         token: str | None = None
         while True:
@@ -87,7 +88,7 @@ class Runs:
 
     def _file(self, run: Any) -> None:
         key = _key(run.data.tags, self._name)
-        if key is None:
+        if key is None or not payload.is_of(run.data.tags, self._study_id, self._uri):
             return
         info, data = run.info, run.data
         known = dict(data.params), dict(data.metrics), dict(data.tags)
@@ -120,6 +121,7 @@ class Runs:
         A run under this key with other parameters belongs to an earlier study of the same name and is retired.
         """
         tags = {k: v[:_LONGEST_TAG] for k, v in {**content.tags, **(extra_tags or {})}.items()}
+        tags[payload.STUDY_ID] = self._study_id
         params = {k: v[:_LONGEST_PARAM] for k, v in content.params.items()}
         held = self.held.get(key)
         if held is not None and any(held.params.get(k, v) != v for k, v in params.items()):
@@ -183,7 +185,11 @@ class Runs:
         return self.held[SUMMARY_KEY].run_id
 
     def describe(self, tags: Mapping[str, str]) -> None:
-        """Set tags of the experiment."""
+        """Set tags of the experiment, unless another study that shares it describes it."""
+        if (self.tags.get(payload.STUDY_ID) or self._study_id) != self._study_id:
+            return
+        if not self.tags.get(payload.STUDY_ID):
+            tags = {**tags, payload.STUDY_ID: self._study_id}
         for name, value in tags.items():
             self._client.set_experiment_tag(self.experiment_id, name, value[:_LONGEST_TAG])
             self.tags[name] = value
