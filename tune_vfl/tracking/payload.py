@@ -25,9 +25,7 @@ STUDY_ID = "tune_vfl.study_id"
 PARETO, CAMPAIGN_PARETO = "tune_vfl.pareto", "tune_vfl.campaign_pareto"
 RANK, KNEE, CONFIRMED = "tune_vfl.rank", "tune_vfl.knee", "tune_vfl.confirmed"
 FRONT_TAGS = (PARETO, CAMPAIGN_PARETO, RANK, KNEE, CONFIRMED)
-# Tags that depend on the trials of all studies.
-TOGETHER = (CAMPAIGN_PARETO, KNEE)
-SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.stale"
+SUMMARY, PREEMPTED = "tune_vfl.summary", "tune_vfl.preempted"
 # Fingerprints of attached files, which prevent a second upload: the summary's, and a front run's setting.
 DIGEST, CONFIG = "tune_vfl.digest", "tune_vfl.config"
 RETRY, NOTE = "tune_vfl.retry_of", "mlflow.note.content"

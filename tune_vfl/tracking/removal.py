@@ -16,11 +16,10 @@ from tune_vfl.tracking.refusals import explained
 from tune_vfl.tracking.store import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from mlflow import MlflowClient
 
-_PAGE = 1000
 MOST_AT_ONCE = 500
 """MLflow takes some hundredths of a second to forget a run; more than so many are left to ``tune-vfl clean``."""
 
@@ -60,7 +59,7 @@ def remove_runs(experiment: str, study_id: str, *, part: str | None = None, uri:
         found = client.get_experiment_by_name(experiment)
         if found is None or found.lifecycle_stage != "active":
             return RemovedRuns(0, "")
-        runs = list(_runs(client, found.experiment_id))
+        runs = list(store.pages(client.search_runs, experiment_ids=[found.experiment_id]))
         ours = [
             run
             for run in runs
@@ -101,13 +100,3 @@ def _forget(client: MlflowClient, experiment: Any, runs: Sequence[Any], *, whole
     except UnreachableError as error:
         return str(error)
     return ""
-
-
-def _runs(client: MlflowClient, experiment_id: str) -> Iterator[Any]:
-    token: str | None = None
-    while True:
-        page = client.search_runs([experiment_id], max_results=_PAGE, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
