@@ -177,6 +177,17 @@ def test_what_a_trial_costs_to_write_does_not_grow_with_the_study(home, monkeypa
     assert len(trial_runs()) == 3
 
 
+def test_many_runs_are_written_with_their_tags_at_once(home, monkeypatch):
+    record, calls = made_up_study(60), Counter()
+    for name in ("set_tag", "log_batch"):
+        monkeypatch.setattr(f"mlflow.MlflowClient.{name}", counted(f"mlflow.MlflowClient.{name}", calls))
+    Recorder(record.name).sync(CampaignRecord.of(record))
+    assert calls == {"log_batch": len(record.trials) + 2}, "one a trial, the summary's, and its hypervolume's"
+    ranked = {n: int(r.data.tags[payload.RANK]) for n, r in trial_runs().items() if payload.RANK in r.data.tags}
+    assert ranked == front_statistics(record).ranks
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+
+
 def counted(path, calls):
     """A method that counts its calls."""
     real = resolve_name(path)

@@ -20,6 +20,7 @@ from tune_vfl.machine.places import resolve_uri
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.tracking import attached, payload, summary
+from tune_vfl.tracking.payload import RunContent
 from tune_vfl.tracking.refusals import explained
 from tune_vfl.tracking.runs import SUMMARY_KEY, Change, Key, Runs
 from tune_vfl.tracking.whole import Whole, is_lone, reference_of
@@ -28,8 +29,9 @@ _log = logging.getLogger("tune_vfl.tracking")
 
 # Seconds between two updates of fronts and summary during a search, and before a retry where MLflow does not answer.
 _UPDATE_EVERY, _RETRY_EVERY = 60.0, 30.0
-# Updates take at most 1 / _SHARE of the time.
-_SHARE = 20
+# Updates take at most 1 / _SHARE of the time. Where new runs are a larger share of all, and more than _MANY, fronts are
+# computed to write them: each has its final tags at once where no other trial follows.
+_SHARE, _MANY = 20, 32
 
 
 class Recorder:
@@ -191,13 +193,17 @@ class Recorder:
         self._check(runs)
         if SUMMARY_KEY not in runs.written:
             runs.write_summary(summary.summary_content(self._whole()))
-        # A new run is tagged as on no front; the update that follows corrects the tags where it is on one.
-        fresh = payload.fresh_tags(lone=is_lone(self.experiment, self._studies))
         pending = {key: trial for key, trial in self._unsent.items() if key[0] in self._studies}
-        contents = (
-            (key, payload.trial_content(key[0], self._studies[key[0]].cell, trial)) for key, trial in pending.items()
-        )
-        runs.write((k, c._replace(tags=fresh | c.tags) if k[1] == "trial" else c) for k, c in contents)
+        # One of a few is tagged as on no front; the update that follows corrects the tags where it is on one.
+        many = len(pending) > max(_MANY, len(self._trials) / _SHARE)
+        fronts = dict(_tags_of_fronts(self._whole())) if many else {}
+        fresh = Change(payload.fresh_tags(lone=is_lone(self.experiment, self._studies)), {})
+
+        def content(key: Key, trial: TrialRecord) -> RunContent:
+            plain = payload.trial_content(key[0], self._studies[key[0]].cell, trial)
+            return plain._replace(tags={**plain.tags, **fronts.get(key, fresh).tags}) if key[1] == "trial" else plain
+
+        runs.write((key, content(key, trial)) for key, trial in pending.items())
         for key in pending:
             del self._unsent[key]
 
