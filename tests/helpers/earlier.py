@@ -5,6 +5,7 @@ from tune_vfl.ledger.database import LedgerStorage
 TO_4 = (
     "ALTER TABLE tune_vfl_ledger DROP COLUMN identity",
     "ALTER TABLE studies DROP COLUMN code",
+    "ALTER TABLE studies DROP COLUMN id",
     "UPDATE tune_vfl_ledger SET version = 4, program = '0.1.0'",
 )
 

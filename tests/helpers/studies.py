@@ -14,6 +14,7 @@ from tune_vfl.spec.cell import Cell
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 GUESS = 0.5
+STUDY_ID = "0" * 32
 
 
 def made_up_attack(success: float, *, floor: float = GUESS, spread: float = 0.01, **fields: Any) -> AttackScore:
@@ -109,4 +110,4 @@ def made_up_study(
         num_classes=2,
         mode="split",
     )
-    return StudyRecord(spec, cell, made_up_outcome(0.965, 0.97), (GUESS, 1.0), tuple(listed))
+    return StudyRecord(spec, cell, made_up_outcome(0.965, 0.97), (GUESS, 1.0), tuple(listed), id=STUDY_ID)

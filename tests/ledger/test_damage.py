@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("two")
 @pytest.fixture
 def two(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two studies of three trials each, the first of which is going to be damaged."""
-    monkeypatch.setattr("tune_vfl.tracking.mlflow.Recorder.sync", lambda *_: None)
+    monkeypatch.setattr("tune_vfl.tracking.mlflow.Recorder.rewrite", lambda *_: None)
     for name in ("bad", "good"):
         ledger = open_ledger(name, budget={"trials": 3})
         for scale in (1e-4, 1e-3, 1e-2):

@@ -1,6 +1,7 @@
 """The tables of a ledger: made once, the same in a file and on a server, and those of another program are refused."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -92,12 +93,15 @@ def test_a_ledger_of_the_first_release_is_brought_over_on_demand_and_not_before(
         assert "is one of tune-vfl 0.1.0 (schema 4): 'tune-vfl doctor --migrate' brings it to" in err
         assert (code, out) == (2, "") or verb == ("clean",)
     assert storage_at(earlier).version() == 4
-    assert "from schema 4 to 5" in migrate(earlier).detail
-    assert "schema 5 already" in migrate(earlier).detail
+    assert f"from schema 4 to {SCHEMA}" in migrate(earlier).detail
+    assert f"schema {SCHEMA} already" in migrate(earlier).detail
     assert storage_at(earlier).identity() != ""
     code, out, _ = run("status", "study", "--storage", earlier, "--json")
     assert (code, json.loads(out)["trials"]["ok"]) == (0, 1)
-    assert study_in(earlier).begin({"scale": 0.02}) == 1, "it is the same study, and goes on"
+    again = study_in(earlier)
+    assert again.begin({"scale": 0.02}) == 1, "it is the same study, and goes on"
+    assert re.fullmatch("[0-9a-f]{32}", again.study.id)
+    assert Ledger.open("study", earlier).study.id == again.study.id
 
 
 def test_a_ledger_in_use_is_not_brought_over(earlier: str) -> None:
@@ -107,6 +111,21 @@ def test_a_ledger_in_use_is_not_brought_over(earlier: str) -> None:
         refused = migrate(earlier)
         assert (refused.status, storage_at(earlier).version()) == ("finding", 4)
         assert "study is being run; stop it" in refused.detail
+
+
+def test_one_without_ids_of_studies_keeps_its_own_identity(earlier: str) -> None:
+    migrate(earlier)
+    place = storage_at(earlier)
+    identity, study_id = place.identity(), Ledger.open("study", earlier).study.id
+    with place.transaction() as connection:
+        connection.exec_driver_sql("ALTER TABLE studies DROP COLUMN id")
+        connection.exec_driver_sql("UPDATE tune_vfl_ledger SET version = 5")
+    place.close()
+    with pytest.raises(StudyError, match=rf"is one of tune-vfl {VERSION} \(schema 5\): 'tune-vfl doctor --migrate'"):
+        Ledger.open("study", earlier)
+    assert f"from schema 5 to {SCHEMA}" in migrate(earlier).detail
+    assert storage_at(earlier).identity() == identity
+    assert Ledger.open("study", earlier).study.id not in ("", study_id)
 
 
 @pytest.mark.parametrize("step", [0, 1])

@@ -13,7 +13,7 @@ import mlflow
 import pytest
 from mlflow.entities import Run
 
-from tests.helpers.studies import made_up_study
+from tests.helpers.studies import STUDY_ID, made_up_study
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.passwords import StudyUrl
 from tune_vfl.machine.places import embedded_uri, resolve_uri, sqlite_uri
@@ -132,7 +132,9 @@ def test_a_planted_place_of_a_run_hears_nothing(
 ) -> None:
     address, heard = stranger
     client = mlflow.MlflowClient(sqlite_uri(database))
-    client.create_run(client.create_experiment("test-study"), tags={payload.SUMMARY: "true"})
+    tags = {payload.SUMMARY: "true", payload.STUDY_ID: STUDY_ID}
+    planted = client.create_run(client.create_experiment("test-study"), tags=tags)
+    client.set_terminated(planted.info.run_id)
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(statement.replace("HOST", address))
         connection.commit()

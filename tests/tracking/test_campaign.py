@@ -156,27 +156,27 @@ def test_every_filter_of_a_campaign_is_understood(home):
     assert counts["the joint front on wine"] == len(naive_joint(C))
     assert counts["the points that a confirmation kept"] == counts["this summary"] == 1
     assert counts["the knee"] == 2, "one a data set"
+    assert counts["all runs of this study"] == len(runs_of())
     assert counts["all trials"] == sum(len(s.counted) for s in (A, B, C))
     assert counts["trials that failed"] == 2
     assert counts["leakage at most 0.2"] == sum(t.outcome.leakage <= 0.2 for s in (A, B, C) for t in s.ok)
 
 
 @pytest.mark.usefixtures("no_files")
-def test_a_run_of_some_studies_harms_no_others_and_a_sync_sets_aside_what_is_gone(home, caplog):
+def test_a_run_of_some_studies_harms_no_others_and_a_sync_deletes_what_is_gone(home):
     Recorder("c").sync(campaign(*ALL))
     whole = frozen()
     recorder = Recorder("c")
     recorder.on_study(B)
     recorder.on_trials("c-1", [made_up_trial(99, scale=0.5, outcome=made_up_outcome(0.999, 0.5))])
     recorder.on_end()
-    assert "has studies that this run did not know (c-0, c-2)" in caplog.text
-    others = {run: seen for run, seen in whole.items() if seen[5][payload.STUDY] != "c-1"}
-    assert {run: seen for run, seen in frozen().items() if seen[5][payload.STUDY] != "c-1"} == others
+    others = {run: seen for run, seen in whole.items() if seen[5][payload.STUDY] in ("c-0", "c-2")}
+    assert {run: seen for run, seen in frozen().items() if seen[5][payload.STUDY] in ("c-0", "c-2")} == others
     assert found(f"tags.`{payload.STUDY}` = 'c-1' AND tags.`{payload.PARETO}` = 'true'") == {("c-1", 99)}
-    assert found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'") == naive_joint(A, B) | naive_joint(C)
     Recorder("c").sync(campaign(A, B))
     assert {study for study, _ in found(f"tags.`{payload.TRIAL}` != ''")} == {"c-0", "c-1"}
-    assert len(runs_of(f"tags.`{payload.STALE}` = 'true'")) == len(C.trials) + 1, "and trial 99, which B does not have"
+    assert len(runs_of()) == len(A.trials) + len(B.trials) + 1, "trial 99, which B does not have, is gone too"
+    assert found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'") == naive_joint(A, B)
 
 
 @pytest.mark.usefixtures("no_files")

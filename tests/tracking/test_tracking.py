@@ -2,10 +2,12 @@
 
 import json
 import math
-import pickle
 import shutil
 import sqlite3
+from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
+from pkgutil import resolve_name
 
 import pytest
 
@@ -166,9 +168,35 @@ def test_what_a_trial_costs_to_write_does_not_grow_with_the_study(home, monkeypa
     def ranked(_: object) -> None:
         pytest.fail("all trials were ranked to write one")
 
-    monkeypatch.setattr("tune_vfl.tracking.parts.front_statistics", ranked)
-    recorder.on_trials(record.name, record.ok[1:2])
-    assert len(trial_runs()) == 2
+    monkeypatch.setattr("tune_vfl.tracking.whole.front_statistics", ranked)
+    calls = Counter()
+    for name in ("search_runs", "create_run", "log_batch", "set_tag", "set_terminated"):
+        monkeypatch.setattr(f"mlflow.MlflowClient.{name}", counted(f"mlflow.MlflowClient.{name}", calls))
+    recorder.on_trials(record.name, record.ok[1:3])
+    assert calls == {"create_run": 2, "log_batch": 2, "set_terminated": 2}
+    assert len(trial_runs()) == 3
+
+
+def test_many_runs_are_written_with_their_tags_at_once(home, monkeypatch):
+    record, calls = made_up_study(60), Counter()
+    for name in ("set_tag", "log_batch"):
+        monkeypatch.setattr(f"mlflow.MlflowClient.{name}", counted(f"mlflow.MlflowClient.{name}", calls))
+    Recorder(record.name).sync(CampaignRecord.of(record))
+    assert calls == {"log_batch": len(record.trials) + 2}, "one a trial, the summary's, and its hypervolume's"
+    ranked = {n: int(r.data.tags[payload.RANK]) for n, r in trial_runs().items() if payload.RANK in r.data.tags}
+    assert ranked == front_statistics(record).ranks
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+
+
+def counted(path, calls):
+    """A method that counts its calls."""
+    real = resolve_name(path)
+
+    def method(*given, **named):
+        calls[real.__name__] += 1
+        return real(*given, **named)
+
+    return method
 
 
 def test_trials_told_before_the_study_are_not_lost(home):
@@ -206,24 +234,42 @@ def test_half_written_runs_are_completed(home):
         assert runs[trial.number].data.metrics == payload.measured(trial.outcome)
 
 
-def test_a_run_written_twice_is_counted_once_and_not_deleted(home):
+def test_of_a_run_written_twice_one_stays(home):
     record = made_up_study(4)
-    client, experiment = _break(record)
-    client.create_run(experiment, tags={payload.TRIAL: str(record.ok[0].number), payload.PARETO: "true"})
     Recorder(record.name).sync(CampaignRecord.of(record))
-    assert len(trial_runs()) == len(runs_of(record.name, f"tags.`{payload.TRIAL}` != ''"))
-    [stale] = runs_of(record.name, f"tags.`{payload.STALE}` = 'true'")
-    assert stale.info.status == "KILLED"
+    client = store.client(places.embedded_uri())
+    first = trial_runs()[record.ok[0].number]
+    tags = {name: value for name, value in first.data.tags.items() if name.startswith("tune_vfl.")}
+    again = client.create_run(first.info.experiment_id, start_time=first.info.start_time, tags=tags)
+    client.set_terminated(again.info.run_id, "FINISHED")
+    Recorder(record.name).sync(CampaignRecord.of(record))
+    assert len(runs_of(record.name)) == len(record.trials) + 1
+    assert sorted(trial_runs()) == [t.number for t in record.counted]
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
 
 
-def test_an_earlier_study_of_the_same_name_is_set_aside(home):
-    Recorder("test-study").sync(CampaignRecord.of(made_up_study(30, failures=())))
-    record = made_up_study(5, failures=())
+def test_what_the_ledger_has_lost_or_measured_again_is_no_run_any_more(home):
+    before = made_up_study(30, failures=())
+    Recorder("test-study").sync(CampaignRecord.of(before))
+    again = replace(before.trials[0], started=before.trials[0].started - timedelta(seconds=1), params={"scale": 0.9})
+    record = replace(before, trials=(again, *before.trials[1:5]))
     Recorder(record.name).sync(CampaignRecord.of(record))
     assert sorted(trial_runs()) == list(range(5))
+    assert trial_runs()[0].data.params["defense.scale"] == "0.9"
     assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
-    assert len(runs_of(record.name, f"tags.`{payload.STALE}` = 'true'")) >= 25
+
+
+def test_a_rewriting_puts_right_what_was_changed_by_hand(home):
+    record = made_up_study(4)
+    Recorder(record.name).sync(CampaignRecord.of(record))
+    client = store.client(places.embedded_uri())
+    changed = trial_runs()[record.ok[0].number].info
+    own = client.create_run(changed.experiment_id, run_name="mine").info.run_id
+    client.log_metric(changed.run_id, "utility", 0.123)
+    Recorder(record.name).rewrite(CampaignRecord.of(record))
+    assert len(runs_of(record.name)) == len(record.trials) + 2
+    assert trial_runs()[record.ok[0].number].data.metrics == payload.measured(record.ok[0].outcome)
+    assert client.get_run(own).info.lifecycle_stage == "active"
 
 
 def test_what_a_user_added_stays(home):
@@ -365,13 +411,6 @@ def test_a_dead_address_is_an_unreachable_error(monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UnreachableError, match=r"127.0.0.1:9 does not answer"):
         store.client("http://127.0.0.1:9")
-
-
-def test_a_recorder_travels_without_its_connection(home):
-    recorder = Recorder("test-study")
-    recorder.sync(CampaignRecord.of(made_up_study(3)))
-    copy = pickle.loads(pickle.dumps(recorder))  # noqa: S301 - as Ray does with its callbacks
-    assert (copy.experiment, copy.uri) == (recorder.experiment, recorder.uri)
 
 
 # Where it is

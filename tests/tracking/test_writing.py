@@ -8,12 +8,13 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 
 from tests.helpers.ledgers import open_ledger
-from tests.helpers.studies import made_up_study
+from tests.helpers.studies import STUDY_ID, made_up_study
 from tune_vfl.cli.main import main
 from tune_vfl.outcome import Outcome
 from tune_vfl.tracking import attached, payload, store
 from tune_vfl.tracking.mlflow import Recorder
-from tune_vfl.tracking.writing import Change, Held, Measurement, RunWriter, in_parallel
+from tune_vfl.tracking.payload import RunContent
+from tune_vfl.tracking.runs import Change, Runs, in_parallel
 
 
 @pytest.fixture
@@ -22,33 +23,37 @@ def database(tmp_path, empty_database):
     return f"sqlite:///{tmp_path}/mlflow.db"
 
 
-def test_what_is_written_step_by_step_is_there_in_the_end(database, tmp_path):
+def test_what_is_written_step_by_step_is_there_in_the_end(database):
+    first, second = ("study", "trial", 0), ("study", "trial", 1)
+    runs = Runs("study", database, STUDY_ID)
+    runs.write(
+        [
+            (first, RunContent("one", {"a": "é"}, {"m": 0.5}, {"t": "x"}, "FAILED", 1000, 3000)),
+            (second, RunContent("two", {"b": "2"}, {}, {"u": ""}, "FINISHED", 1001, 5000)),
+        ]
+    )
+    about = RunContent("all", {"c": "3"}, {"count": 1.0}, {"w": "1"}, "FINISHED", 999, 5000)
+    runs.write_summary(about)
+    runs.update({first: Change({"t": "z"}, {"m": 0.25}), second: Change({"u": "", "v": "1"}, {})})
+    runs.log_steps("h", [(k, k / 8, k) for k in range(5)])
+    runs.write_summary(about._replace(metrics={"count": 2.0}, finished=7000))
     client = store.client(database)
-    experiment = client.create_experiment("study", artifact_location=f"file://{tmp_path}/a")
-    writer, first, second = RunWriter(client, experiment, at_once=1), Held(), Held()
-    one = Measurement("m", 0.5, 2000)
-    writer.write(
-        [
-            Change(first, "one", 1000, {"a": "é"}, {"t": "x"}, [one], ("FAILED", 3000)),
-            Change(second, "two", 1001, tags={"u": ""}, measurements=[Measurement("h", k / 8, k, k) for k in range(5)]),
-        ]
-    )
-    writer.write(
-        [
-            Change(first, tags={"t": "z"}, ended=("FINISHED", 7000)),
-            Change(second, params={"b": "2"}, tags={"v": "1", "w": "2"}, ended=("FINISHED", 5000)),
-        ]
-    )
-    writer.write([Change(first, measurements=[one._replace(value=0.25, at=4000)])])
-    runs = [client.get_run(run.run_id) for run in (first, second)]
-    assert [(r.info.run_name, r.info.status, r.info.start_time, r.info.end_time) for r in runs] == [
-        ("one", "FINISHED", 1000, 7000),
+    held = [client.get_run(runs.written[key].run_id) for key in (first, second)] + [client.get_run(runs.summary)]
+    assert [(r.info.run_name, r.info.status, r.info.start_time, r.info.end_time) for r in held] == [
+        ("one", "FAILED", 1000, 3000),
         ("two", "FINISHED", 1001, 5000),
+        ("all", "FINISHED", 999, 7000),
     ]
-    assert [(r.data.params, r.data.metrics) for r in runs] == [({"a": "é"}, {"m": 0.25}), ({"b": "2"}, {"h": 0.5})]
-    tags = [{k: v for k, v in r.data.tags.items() if not k.startswith("mlflow.")} for r in runs]
-    assert tags == [{"t": "z"}, {"u": "", "v": "1", "w": "2"}]
-    assert [m.value for m in client.get_metric_history(second.run_id, "h")] == [k / 8 for k in range(5)]
+    assert [(r.data.params, r.data.metrics) for r in held] == [
+        ({"a": "é"}, {"m": 0.25}),
+        ({"b": "2"}, {}),
+        ({"c": "3"}, {"count": 2.0, "h": 0.5}),
+    ]
+    tags = [{k: v for k, v in r.data.tags.items() if len(k) == 1} for r in held]
+    assert tags == [{"t": "z"}, {"u": "", "v": "1"}, {"w": "1"}]
+    assert {r.data.tags[payload.STUDY_ID] for r in held} == {STUDY_ID}
+    assert [m.value for m in client.get_metric_history(runs.summary, "h")] == [k / 8 for k in range(5)]
+    assert runs.steps("h") == {k: k / 8 for k in range(5)}
 
 
 class Quiet(WSGIRequestHandler):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, parts_of
-from tune_vfl.ledger.schema import campaigns, studies
+from tune_vfl.ledger.schema import campaigns, new_study_id, studies
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.measure import refuse_another
 from tune_vfl.records.plans import PlannedStudy
@@ -37,15 +37,27 @@ def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[Plan
     if not campaign.lone:
         order = list(dict.fromkeys([*parts_of(connection, campaign.name), *(study.name for study in asked)]))
         _write_campaign(connection, campaign)
+    identity = _id_of(connection, campaign, held.values())
     found = []
     for study in asked:
         place = order.index(study.name) if order else 0
         row = held[study.name]
-        found.append(_extended(connection, study, row, place) if row is not None else study)
-        if row is None:
-            budget = study.spec.budget.trials
-            connection.execute(insert(studies).values(name=study.name, place=place, trials=budget, **study.dumped()))
+        if row is not None:
+            found.append(_extended(connection, study, row, place, identity))
+        else:
+            found.append(replace(study, id=identity))
+            new = {"name": study.name, "place": place, "trials": study.spec.budget.trials, "id": identity}
+            connection.execute(insert(studies).values(**new, **study.dumped()))
     return found
+
+
+def _id_of(connection: Connection, campaign: PlannedCampaign, held: Iterable[Mapping[str, Any] | None]) -> str:
+    """Return the id of a study or a campaign: that of its studies where there are some, a new one else."""
+    ids = [row["id"] for row in held if row is not None]
+    if not campaign.lone:  # a study of its own that joins takes the id of its campaign
+        of = select(studies.c.id).where(studies.c.campaign == campaign.name).limit(1)
+        ids = [*connection.execute(of).scalars(), *ids]
+    return str(ids[0]) if ids else new_study_id()
 
 
 def refuse_taken(connection: Connection, campaign: PlannedCampaign) -> dict[str, Mapping[str, Any] | None]:
@@ -98,16 +110,19 @@ def _refuse_another(held: PlannedStudy, asked: PlannedStudy) -> None:
         )
 
 
-def _extended(connection: Connection, asked: PlannedStudy, row: Mapping[str, Any], place: int) -> PlannedStudy:
+def _extended(
+    connection: Connection, asked: PlannedStudy, row: Mapping[str, Any], place: int, identity: str
+) -> PlannedStudy:
     """Store the changes of a newer spec, and return the study with them."""
     held = PlannedStudy.read(row)
     newest = {n: v for n in _NEWEST if (v := getattr(asked.spec, n)) != getattr(held.spec, n)}
-    now = replace(held, campaign=asked.campaign or held.campaign, spec=held.spec.model_copy(update=newest))
+    spec = held.spec.model_copy(update=newest)
+    now = replace(held, campaign=asked.campaign or held.campaign, spec=spec, id=identity)
     budget = asked.spec.budget.trials
     more = budget > max(held.spec.budget.trials, row["trials"])
     new = {
         **({"spec": now.dumped()["spec"]} if newest else {}),
-        **({"campaign": now.campaign, "place": place} if now.campaign != held.campaign else {}),
+        **({"campaign": now.campaign, "place": place, "id": identity} if now.campaign != held.campaign else {}),
         **({"trials": budget} if more else {}),
     }
     if new:

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Table, insert, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
-from tune_vfl.ledger.schema import campaigns, confirmations, studies, trials
+from tune_vfl.ledger.schema import campaigns, confirmations, new_study_id, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import ending_of
 from tune_vfl.records.packed import Packed
@@ -17,8 +17,9 @@ Unpacked = Literal["new", "same"]
 
 # Of a spec, these say where a study is kept, and not what it is.
 _STAYS_BEHIND = ("storage", "tracking")
-# Of a trial, the session is a process's, and the others are the result's; of a study, the code is a machine's.
-_OMITTED = {trials.name: {"session", "outcome", "utility", "leakage"}, studies.name: {"code"}}
+# Of a trial, the session is a process's, and the others are the result's; of a study, the code is a machine's, and the
+# id the ledger's: both may go on, and record their runs in one MLflow.
+_OMITTED = {trials.name: {"session", "outcome", "utility", "leakage"}, studies.name: {"code", "id"}}
 
 
 def pack(name: str, storage: str | None = None) -> Packed:
@@ -130,6 +131,9 @@ def _insert(connection: Connection, packed: Packed) -> None:
     rows = packed.model_dump(mode="json", by_alias=True)
     for trial, given in zip(rows["trials"], packed.trials, strict=True):
         trial |= {"session": "", **ending_of(given.result)}
+    identity = new_study_id()
+    for study in rows["studies"]:
+        study["id"] = identity
     for table in (campaigns, studies, trials, confirmations):
         if rows[table.name]:
             connection.execute(insert(table), rows[table.name])

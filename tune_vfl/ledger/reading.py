@@ -117,6 +117,7 @@ class StudyReader:
             cost=row["cost"],
             coverage=self.study.coverage,
             data=self.study.data,
+            id=self.study.id,
         )
 
     def most(self) -> float:

@@ -33,6 +33,7 @@ class Removal:
         tracking: the specs' ``tracking``, a :class:`tune_vfl.machine.passwords.StudyUrl`.
         files: the data files that the studies name.
         storage: the ledger.
+        id: of the study or the campaign, by which its runs in MLflow are found.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Removal:
     tracking: str | None
     files: tuple[Path, ...]
     storage: str | None
+    id: str
 
     @property
     def whole(self) -> bool:
@@ -120,6 +122,7 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
         tracking=_tracking(specs),
         files=tuple(dict.fromkeys(path for cell in _undamaged(cells) for path in _files(cell))),
         storage=storage,
+        id=next(iter(connection.execute(select(studies.c.id).where(studies.c.name.in_(going))).scalars()), ""),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import uuid
 from typing import Any
 
 from sqlalchemy import (
@@ -30,13 +31,20 @@ from tune_vfl.errors import StudyError
 from tune_vfl.machine import checked_json
 from tune_vfl.machine.version import VERSION
 
-SCHEMA = 5
+SCHEMA = 6
 """The version of these tables. Those before 4 stood in Optuna's, and were in no release."""
 
-# By the schema of an earlier release: what it lacks of this one's. The first statement changes the table of the
-# version, and so waits for every transaction that has read it: nobody writes tables that it does not expect.
+_STUDY_ID = "ALTER TABLE studies ADD COLUMN id TEXT"
+# By the schema of an earlier program: what it lacks of this one's. The first statement changes the table of the
+# version, and so waits for every transaction that has read it: nobody writes tables that it does not expect. Where
+# that table lacks nothing, a column of it is renamed and named back.
 _STEPS = {
-    4: ("ALTER TABLE tune_vfl_ledger ADD COLUMN identity TEXT", "ALTER TABLE studies ADD COLUMN code TEXT"),
+    4: ("ALTER TABLE tune_vfl_ledger ADD COLUMN identity TEXT", "ALTER TABLE studies ADD COLUMN code TEXT", _STUDY_ID),
+    5: (
+        "ALTER TABLE tune_vfl_ledger RENAME COLUMN program TO written_by",
+        "ALTER TABLE tune_vfl_ledger RENAME COLUMN written_by TO program",
+        _STUDY_ID,
+    ),
 }
 
 _METADATA = MetaData()
@@ -103,6 +111,7 @@ studies = Table(
     Column("cost", Double),
     Column("confirmation", Json),
     Column("code", Json),  # digests of the source files that measured it
+    Column("id", Text),  # drawn when the study is made, beside its name; all studies of a campaign have the same
 )
 
 trials = Table(
@@ -176,9 +185,10 @@ def identity_of(connection: Connection, place: str) -> str:
     """
     version = version_of(connection, place)
     if version in _STEPS:
+        program = connection.execute(select(version_table.c.program)).scalar_one()
         raise StudyError(
-            f"the ledger {place} is one of tune-vfl 0.1.0 (schema {version}): 'tune-vfl doctor --migrate' brings it to "
-            f"schema {SCHEMA}, which 0.1.0 does not read; keep a copy before ('tune-vfl study backup FILE')"
+            f"the ledger {place} is one of tune-vfl {program} (schema {version}): 'tune-vfl doctor --migrate' brings "
+            f"it to schema {SCHEMA}, which {program} does not read; keep a copy before ('tune-vfl study backup FILE')"
         )
     if not version:
         return ""
@@ -202,12 +212,21 @@ def bring_up(connection: Connection, version: int) -> None:
         return
     for statement in _STEPS[version]:
         connection.exec_driver_sql(statement)
-    connection.execute(update(version_table).values(version=SCHEMA, program=VERSION, identity=new_identity()))
+    connection.execute(update(version_table).values(version=SCHEMA, program=VERSION))
+    connection.execute(update(version_table).where(version_table.c.identity.is_(None)).values(identity=new_identity()))
+    for name, campaign in connection.execute(select(studies.c.name, studies.c.campaign)).all():
+        of = studies.c.campaign == campaign if campaign else studies.c.name == name
+        connection.execute(update(studies).where(of, studies.c.id.is_(None)).values(id=new_study_id()))
 
 
 def new_identity() -> str:
     """Draw the identity of a ledger, which is the name of a folder too."""
     return secrets.token_hex(8)
+
+
+def new_study_id() -> str:
+    """Draw the id of a study: no two studies of whatever ledgers have the same."""
+    return uuid.uuid4().hex
 
 
 def _before_the_first(place: str) -> StudyError:

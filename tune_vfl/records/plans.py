@@ -34,6 +34,8 @@ class PlannedStudy:
         data: the fingerprint of the data at the time of planning; empty where none was taken.
         campaign: its campaign; empty for a study of none.
         coverage: the attackers that it covers; None for older plans.
+        id: what tells the study, or its campaign, from every other one of whatever name and ledger; empty before the
+            ledger has drawn it.
     """
 
     spec: StudySpec
@@ -43,6 +45,7 @@ class PlannedStudy:
     data: str = ""
     campaign: str = ""
     coverage: Coverage | None = None
+    id: str = ""
 
     @property
     def name(self) -> str:
@@ -65,7 +68,7 @@ class PlannedStudy:
         return replace(self, spec=parse(raw))
 
     def dumped(self) -> dict[str, Any]:
-        """Return plain data, without the fields that the spec leaves to the data set's recipe."""
+        """Return plain data, without the fields that the spec leaves to the data set's recipe, and without the id."""
         return {
             "spec": self.spec.model_dump(mode="json", exclude_unset=True),
             "cell": self.cell.model_dump(mode="json"),
@@ -87,6 +90,7 @@ class PlannedStudy:
             data=str(dumped.get("data", "")),
             campaign=str(dumped.get("campaign", "")),
             coverage=Coverage.model_validate(covered) if (covered := dumped.get("coverage")) else None,
+            id=str(dumped.get("id") or ""),
         )
 
     def as_held(self) -> PlannedStudy:

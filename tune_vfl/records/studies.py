@@ -61,6 +61,7 @@ class StudyRecord:
         cost: the ratio of the training's CPU time to the undefended one's; None where it was not measured.
         coverage: the attackers that it covers; None for older plans.
         data: the fingerprint of its data; empty where none was taken.
+        id: what tells it, or its campaign, from every other one of whatever name; empty outside of a ledger.
     """
 
     spec: StudySpec
@@ -76,6 +77,7 @@ class StudyRecord:
     cost: float | None = None
     coverage: Coverage | None = None
     data: str = ""
+    id: str = ""
 
     @property
     def name(self) -> str:

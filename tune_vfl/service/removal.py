@@ -78,16 +78,19 @@ def _remove_runs(removed: Removed) -> None:
         from tune_vfl.tracking.removal import remove_runs
 
         done = [
-            remove_runs(name, uri=gone.tracking)
+            remove_runs(name, gone.id, uri=gone.tracking)
             for name in {gone.campaign: None, **dict.fromkeys(gone.studies)}
             if name and (name != gone.campaign or gone.whole)  # a part may have been a single study before
         ]
         if gone.staying:
-            done.append(remove_runs(gone.campaign, gone.name, gone.tracking))
+            done.append(remove_runs(gone.campaign, gone.id, part=gone.name, uri=gone.tracking))
         removed.runs += sum(of.number for of in done)
         removed.left += [f"MLflow: {of.left}" for of in done if of.left]
     except (UnreachableError, ImportError) as error:
-        removed.left.append(f"MLflow: {error}; delete experiment {gone.campaign or gone.name!r} there by hand")
+        removed.left.append(
+            f"MLflow: {error}; in experiment {gone.campaign or gone.name!r} there delete by hand the runs that "
+            f"tags.`tune_vfl.study_id` = '{gone.id}' finds"
+        )
     else:
         if gone.staying and removed.runs:
             show_in_mlflow(open_study(gone.campaign, gone.storage))

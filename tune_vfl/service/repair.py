@@ -1,4 +1,4 @@
-"""The option ``doctor --repair``: recover orphaned trials after a crash, and rebuild MLflow runs from the ledger."""
+"""The option ``doctor --repair``: recover orphaned trials after a crash, and write MLflow runs anew from the ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOWHERE = "what is lost is nowhere else, but in a backup"
 
 
 def repair(say: Callable[[str], None], storage: str | None = None) -> list[Check]:
-    """Recover the orphans of every study and rebuild its runs in MLflow.
+    """Recover the orphans of every study, and write its runs in MLflow anew.
 
     Args:
         say: a callback for progress messages.
@@ -69,7 +69,7 @@ def _repair_one(name: str, storage: str | None) -> Check:
             try:
                 recovered = sum(len(ledger.recover()) for ledger in ledgers.values())
                 shown = campaign_record(name, storage)
-                Recorder(name, shown.studies[0].spec.tracking).sync(shown)
+                Recorder(name, shown.studies[0].spec.tracking).rewrite(shown)
             finally:
                 for ledger in ledgers.values():
                     ledger.close()

@@ -15,9 +15,9 @@ from tune_vfl.analysis.exporting import exported
 from tune_vfl.errors import TuneVflError
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.tracking import payload
-from tune_vfl.tracking.parts import Whole
-from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
+from tune_vfl.tracking.runs import SUMMARY_KEY, Change, Key, Runs
 from tune_vfl.tracking.summary import filters
+from tune_vfl.tracking.whole import Whole
 
 CONFIG_FILE = "config.json"
 
@@ -31,10 +31,9 @@ def attach_settings(runs: Runs, whole: Whole) -> None:
     """
     for key, text in _settings(whole):
         digest = _digest(text)
-        if runs.held[key].tags.get(payload.CONFIG) != digest:
+        if runs.written[key].tags.get(payload.CONFIG) != digest:
             runs.log_text(key, text, CONFIG_FILE)
-            runs.add(key, {payload.CONFIG: digest})
-    runs.flush()
+            runs.update({key: Change({payload.CONFIG: digest}, {})})
 
 
 def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
@@ -66,7 +65,7 @@ def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, b
 
     campaign = whole.campaign
     state = _state(campaign)
-    if runs.held[SUMMARY_KEY].tags.get(payload.DIGEST) == state:
+    if runs.written[SUMMARY_KEY].tags.get(payload.DIGEST) == state:
         return
     for study in whole.studies:
         name = "spec.yaml" if whole.lone else f"specs/{study.name}.yaml"
@@ -76,8 +75,7 @@ def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, b
     with tempfile.TemporaryDirectory(prefix="tune-vfl-") as folder:
         page = place_report(files, Path(folder) / "report")
         runs.log_folder(page.parent, "report")
-    runs.add(SUMMARY_KEY, {payload.DIGEST: state})
-    runs.flush()
+    runs.update({SUMMARY_KEY: Change({payload.DIGEST: state}, {})})
 
 
 def _state(campaign: CampaignRecord) -> str:

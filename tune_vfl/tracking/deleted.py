@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.environment import environment
 from tune_vfl.machine.places import embedded_uri, home
-from tune_vfl.tracking.store import local_path
+from tune_vfl.tracking.store import local_path, pages
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from mlflow import MlflowClient
-
-_PAGE = 1000
 
 
 class Deleted(NamedTuple):
@@ -38,10 +36,10 @@ def deleted(client: MlflowClient) -> Deleted:
     """Ask MLflow for deleted runs and experiments."""
     from mlflow.entities import ViewType
 
-    experiments = list(_all(client.search_experiments, view_type=ViewType.ALL))
+    experiments = list(pages(client.search_experiments, view_type=ViewType.ALL))
     gone = {e.experiment_id: e.artifact_location for e in experiments if e.lifecycle_stage == "deleted"}
     of = [e.experiment_id for e in experiments]
-    found = list(_all(client.search_runs, experiment_ids=of, run_view_type=ViewType.DELETED_ONLY)) if of else []
+    found = list(pages(client.search_runs, experiment_ids=of, run_view_type=ViewType.DELETED_ONLY)) if of else []
     runs = {run.info.run_id: run.info.artifact_uri for run in found}
     ours = {run: local_path(uri) for run, uri in runs.items() if is_ours(uri)}
     own = [e for e, location in gone.items() if is_ours(location)]
@@ -91,17 +89,7 @@ def artifact_folders(client: MlflowClient, names: Collection[str]) -> list[Path]
     from mlflow.entities import ViewType
 
     at = home() / "artifacts"
-    experiments = _all(client.search_experiments, view_type=ViewType.ALL)
+    experiments = pages(client.search_experiments, view_type=ViewType.ALL)
     owned = {local_path(e.artifact_location) for e in experiments}
     found = sorted(at.iterdir()) if at.is_dir() and not at.is_symlink() else []
     return [p for p in found if p.is_dir() and not p.is_symlink() and p.name not in names and p not in owned]
-
-
-def _all(search: Any, **wanted: Any) -> Iterator[Any]:
-    token: str | None = None
-    while True:
-        page = search(**wanted, max_results=_PAGE, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return

@@ -1,16 +1,18 @@
 """The recorder: writes a campaign or a study to MLflow while it runs, and completes earlier recordings.
 
-The ledger is the source of truth. MLflow may not answer, may have half a run after a crash, or may have lost runs. None
-of that stops a search: a failed call is retried with the next trials, at the latest at the end. After that, or after a
-kill, the next run and :meth:`Recorder.sync` write the missing runs from the ledger. An experiment must have only one
-recorder at a time.
+A run is written when its trial has ended; tags of fronts and the summary follow about each minute and at the end, files
+at the end. The ledger is the source of truth: MLflow may not answer, may have half a run after a crash, or may have
+lost runs. None of that stops a search: a failed call is repeated with the next trials, at the latest at the end. After
+that, or after a kill, the next run and :meth:`Recorder.sync` write what is missing. A study must have only one recorder
+at a time; studies of one name and of several ledgers share an experiment, and are told apart by their ids.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from tune_vfl.analysis.front_statistics import HypervolumeHistory, in_order
 from tune_vfl.errors import UnreachableError
@@ -18,23 +20,25 @@ from tune_vfl.machine.places import resolve_uri
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.tracking import attached, payload, summary
-from tune_vfl.tracking.parts import Part, Whole, is_lone, reference_of
+from tune_vfl.tracking.payload import RunContent
 from tune_vfl.tracking.refusals import explained
-from tune_vfl.tracking.runs import SUMMARY_KEY, Key, Runs
+from tune_vfl.tracking.runs import SUMMARY_KEY, Change, Key, Runs
+from tune_vfl.tracking.whole import Whole, is_lone, reference_of
 
 _log = logging.getLogger("tune_vfl.tracking")
 
-# Seconds between two updates of the front's tags during a search, and before a retry of a server that does not answer.
-_FRONT_EVERY, _RETRY_EVERY = 5.0, 30.0
-# Updates of the front take at most 1 / _SHARE of the time.
-_SHARE = 20
+# Seconds between two updates of fronts and summary during a search, and before a retry where MLflow does not answer.
+_UPDATE_EVERY, _RETRY_EVERY = 60.0, 30.0
+# Updates take at most 1 / _SHARE of the time. Where new runs are a larger share of all, and more than _MANY, fronts are
+# computed to write them: each has its final tags at once where no other trial follows.
+_SHARE, _MANY = 20, 32
 
 
 class Recorder:
     """Writes a campaign, or one study, to MLflow.
 
-    Joint front, figures and report cover the studies passed to ``on_study``. ``on_trials``, ``on_study`` and ``on_end``
-    never raise: a failed call is retried later. ``sync`` raises.
+    Joint front, figures and report cover the studies passed to ``on_study``: pass all of a campaign. ``on_trials``,
+    ``on_study`` and ``on_end`` never raise: a failed call is repeated later. ``sync`` and ``rewrite`` raise.
 
     Args:
         experiment: its name: that of the campaign or of the single study.
@@ -58,37 +62,34 @@ class Recorder:
         self._look, self._report = look, report
         self._known: CampaignRecord | None = None
         self.uri = resolve_uri(uri)
-        self._parts: dict[str, Part] = {}
+        self._studies: dict[str, StudyRecord] = {}  # as they were passed last
+        # All finished trials that have arrived, preempted ones included, and those that MLflow lacks.
+        self._trials: dict[Key, TrialRecord] = {}
+        self._unsent: dict[Key, TrialRecord] = {}
+        self._unchecked: set[str] = set()  # studies whose runs have not been compared with their trials
         self._runs: Runs | None = None
-        # Studies whose MLflow runs have not been compared with the ledger.
-        self._unchecked: set[str] = set()
-        # Studies with runs in MLflow. While one of them is not loaded, the summary of all studies would be incomplete.
-        self._held: set[str] = set()
         # The hypervolume by trial, computed and recorded, by the name of its metric.
         self._growth: dict[str, HypervolumeHistory] = {}
         self._steps: dict[str, dict[int, float]] = {}
         self._next_update_at = self._retry_at = 0.0
         self._attaching = False
 
-    def __reduce__(self) -> tuple[type[Recorder], tuple[str, str]]:
-        """Pickle the names only: the copy opens a connection of its own and needs ``on_study`` again."""
-        return Recorder, (self.experiment, self.uri)
-
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
         """Record finished trials. Before the first ``on_study`` of their study they are only queued."""
-        self._parts.setdefault(study, Part()).add(records)
-        if time.monotonic() >= self._retry_at:
-            self._send(front=True)
+        new = {_key(study, trial): trial for trial in records}
+        self._trials |= new
+        self._unsent |= new
+        self._send(self._follow)
 
     def on_study(self, record: StudyRecord) -> None:
         """Record a study's new trials and answers."""
         self._learn(record)
-        if time.monotonic() >= self._retry_at:
-            self._send()
+        self._send(self._write)
 
     def on_end(self) -> None:
         """Finish the recording: update all tags and attach files."""
-        self._send(ended=True)
+        self._retry_at = 0.0
+        self._send(self._end, later="'tune-vfl doctor --repair' writes what is missing")
 
     def left(self) -> str:
         """Describe the pending writes, empty for none; safe to call from another thread."""
@@ -98,21 +99,33 @@ class Recorder:
         return "MLflow: the report is still to be attached" if self._attaching else ""
 
     def sync(self, campaign: CampaignRecord) -> None:
-        """Rewrite the experiment to match exactly this campaign or single study.
+        """Write what MLflow lacks of this campaign or single study, and delete what it has of removed parts.
 
         A second call changes nothing; tags and runs of other programs stay.
 
         Raises:
             UnreachableError: when MLflow does not answer, or stops answering halfway; a second call completes the work.
         """
-        self._runs, self._parts, self._known = None, {}, campaign
+        self._known, self._runs = campaign, None
+        self._studies, self._trials, self._unsent = {}, {}, {}
         for record in campaign.studies:
             self._learn(record)
-        try:
+        with self._translated():
             runs = self._connect()
-            self._retire(runs, set(self._parts) | self._held)
-            self._held.clear()
+            runs.delete([key for key in runs.written if key != SUMMARY_KEY and key[0] not in self._studies])
             self._finish(runs)
+
+    def rewrite(self, campaign: CampaignRecord) -> None:
+        """Delete all runs of this campaign or single study and write them anew; errors are those of :meth:`sync`."""
+        with self._translated():
+            runs = Runs(self.experiment, self.uri, campaign.studies[0].id)
+            runs.delete(runs.written)
+        self.sync(campaign)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
         except UnreachableError:
             raise
         except Exception as error:
@@ -122,132 +135,113 @@ class Recorder:
             ) from error
 
     def _learn(self, record: StudyRecord) -> None:
-        self._parts.setdefault(record.name, Part()).learn(record)
+        self._studies[record.name] = record
+        self._trials |= {_key(record.name, trial): trial for trial in record.trials}
         self._unchecked.add(record.name)
 
     def _connect(self) -> Runs:
         if self._runs is None:
-            runs = Runs(self.experiment, self.uri)
-            runs.retire_doubles()
-            self._steps, self._held = {}, {key[0] for key in runs.held if key != SUMMARY_KEY}
-            for name, part in self._parts.items():
-                part.send_anew()
-                self._unchecked.add(name)
-            self._runs = runs
+            study_id = next(iter(self._studies.values())).id
+            self._steps, self._unchecked = {}, set(self._studies)
+            self._runs = Runs(self.experiment, self.uri, study_id)
         return self._runs
 
-    def _send(self, *, front: bool = False, ended: bool = False) -> None:
-        """Write pending trials. No failure of MLflow may stop a search, so none is raised."""
-        if not any(part.told for part in self._parts.values()):
+    def _send(self, write: Callable[[Runs], None], later: str = "it is tried again") -> None:
+        """Write to MLflow. No failure of it may stop a search, so none is raised."""
+        if not self._studies or time.monotonic() < self._retry_at:
             return
         try:
-            runs = self._connect()
-            if ended:
-                if self._look is not None and not is_lone(self.experiment, self._parts):
-                    self._known = self._look()
-                self._finish(runs)
-                return
-            self._write(runs)
-            if front and time.monotonic() >= self._next_update_at:
-                self._update_front(runs)
+            write(self._connect())
         except Exception as error:
             self._runs = None
             self._retry_at = time.monotonic() + _RETRY_EVERY
-            again = "'tune-vfl doctor --repair' writes what is missing" if ended else "it is tried again"
             why = str(error) if isinstance(error, UnreachableError) else explained(error, self.uri)
-            _log.warning("MLflow could not be written; %s: %s", again, why)
+            _log.warning("MLflow could not be written; %s: %s", later, why)
+
+    def _follow(self, runs: Runs) -> None:
+        self._write(runs)
+        if time.monotonic() >= self._next_update_at:
+            self._update(runs)
+
+    def _end(self, runs: Runs) -> None:
+        if self._look is not None and not is_lone(self.experiment, self._studies):
+            self._known = self._look()
+        self._finish(runs)
 
     def _finish(self, runs: Runs) -> None:
         self._write(runs)
-        whole = self._update_front(runs, exact=True)
+        whole = self._update(runs, ended=True)
         if not whole.trials:
             return
         self._attaching = True
         try:
             attached.attach_settings(runs, whole)
-            if untold := self._untold():
-                # One study of a campaign was run by itself. A joint front without the others would be wrong.
-                _log.warning(
-                    "MLflow's experiment %s has studies that this run did not know (%s): its summary and joint front "
-                    "stay as they were; 'tune-vfl doctor --repair' updates them",
-                    self.experiment,
-                    ", ".join(sorted(untold)),
-                )
-            else:
-                attached.attach_summary(runs, whole, self._report)
+            attached.attach_summary(runs, whole, self._report)
         finally:
             self._attaching = False
 
     def _whole(self) -> Whole:
-        return Whole.of(self.experiment, self._parts.values(), self._known)
-
-    def _untold(self) -> set[str]:
-        """Return the studies with runs in MLflow that were not passed to this recorder."""
-        return self._held - {name for name, part in self._parts.items() if part.told}
+        arrived: dict[str, list[TrialRecord]] = {name: [] for name in self._studies}
+        for (name, *_), trial in self._trials.items():
+            if name in arrived:
+                arrived[name].append(trial)
+        studies = tuple(record.with_trials(arrived[name]) for name, record in self._studies.items())
+        return Whole(self.experiment, studies, self._known)
 
     def _write(self, runs: Runs) -> None:
-        """Write the pending trials and mark them as written."""
-        self._retire(runs, self._unchecked)
-        if SUMMARY_KEY not in runs.held:
-            runs.put(SUMMARY_KEY, summary.summary_content(self._whole()))
-        # A new run is tagged as on no front; the update that follows corrects the tags where it is on one.
-        fresh = payload.fresh_tags(lone=is_lone(self.experiment, self._parts))
-        told = [(name, part) for name, part in self._parts.items() if part.told]
-        for name, part in told:
-            if not part.unsent:
-                continue
-            cell = part.snapshot.cell
-            for trial in part.unsent.values():
-                key = _key(name, trial)
-                tags = fresh if key[1] == "trial" and key not in runs.held else None
-                runs.put(key, payload.trial_content(name, cell, trial), tags)
-        runs.flush()
-        for _, part in told:
-            part.unsent.clear()
+        """Write the runs that MLflow lacks."""
+        self._check(runs)
+        if SUMMARY_KEY not in runs.written:
+            runs.write_summary(summary.summary_content(self._whole()))
+        pending = {key: trial for key, trial in self._unsent.items() if key[0] in self._studies}
+        # One of a few is tagged as on no front; the update that follows corrects the tags where it is on one.
+        many = len(pending) > max(_MANY, len(self._trials) / _SHARE)
+        fronts = dict(_tags_of_fronts(self._whole())) if many else {}
+        fresh = Change(payload.fresh_tags(lone=is_lone(self.experiment, self._studies)), {})
 
-    def _retire(self, runs: Runs, studies: set[str]) -> None:
-        """Retire runs of these studies without a matching trial, such as those of an earlier study of the same name."""
-        ours: set[Key] = {SUMMARY_KEY}
-        for name in studies & set(self._parts):
-            ours |= {_key(name, trial) for trial in self._parts[name].trials.values()}
-        for key in [key for key in runs.held if key[0] in studies and key not in ours]:
-            runs.retire(key)
-        self._unchecked = self._unchecked - studies
+        def content(key: Key, trial: TrialRecord) -> RunContent:
+            plain = payload.trial_content(key[0], self._studies[key[0]].cell, trial)
+            return plain._replace(tags={**plain.tags, **fronts.get(key, fresh).tags}) if key[1] == "trial" else plain
 
-    def _update_front(self, runs: Runs, *, exact: bool = False) -> Whole:
-        """Update the tags of the fronts and the hypervolume.
+        runs.write((key, content(key, trial)) for key, trial in pending.items())
+        for key in pending:
+            del self._unsent[key]
 
-        Unless ``exact``, only for trials that enter or leave a front: with every trial the ranks of many others change,
-        and they are rarely read before the end.
+    def _check(self, runs: Runs) -> None:
+        """Delete runs that are of no trial, as after a ledger came back from a backup, and queue trials without one."""
+        if not self._unchecked:
+            return
+        trials = {key: trial for key, trial in self._trials.items() if key[0] in self._unchecked}
+        runs.delete(
+            key
+            for key, run in runs.written.items()
+            if key[0] in self._unchecked
+            and (key not in trials or run.started != payload.milliseconds(trials[key].started))
+        )
+        self._unsent = {key: trial for key, trial in self._unsent.items() if key not in runs.written}
+        self._unsent |= {key: trial for key, trial in trials.items() if key not in runs.written}
+        self._unchecked = set()
+
+    def _update(self, runs: Runs, *, ended: bool = False) -> Whole:
+        """Update summary, hypervolume, and the tags of the fronts.
+
+        Ranks are written at the end alone: with every trial those of many others change, and they are rarely read
+        before.
         """
         begun = time.monotonic()
         whole = self._whole()
-        joint, complete = {place for places in whole.joint.values() for place in places}, not self._untold()
-        ranked = []
-        for study in whole.studies:
-            ranks, again = whole.standings[study.name].ranks, payload.confirmed_contents(study)
-            for trial in study.counted:
-                key, place = _key(study.name, trial), (study.name, trial.number)
-                confirmed, metrics = again.get(trial.number, ({}, {}))
-                on = None if whole.lone else place in joint
-                wanted = payload.front_tags(ranks.get(trial.number), knee=place in whole.knees, joint=on) | confirmed
-                if not complete:
-                    wanted = {k: v for k, v in wanted.items() if k not in payload.TOGETHER}
-                held = runs.held[key].tags
-                if any(held.get(name) != value for name, value in wanted.items() if name != payload.RANK):
-                    runs.add(key, wanted, metrics)
-                elif exact:
-                    ranked.append((key, wanted, metrics))
-        if complete:
-            self._grow(runs, whole)
-            runs.put(SUMMARY_KEY, summary.summary_content(whole))
-            runs.describe(summary.description(whole, runs.experiment_id, runs.summary(), runs.tags))
-        runs.flush()
-        for found in ranked:  # the fronts first, for a user who interrupts the ranks
-            runs.add(*found)
-        runs.flush()
-        spent = time.monotonic() - begun
-        self._next_update_at = begun + max(_FRONT_EVERY, _SHARE * spent)
+        wanted = dict(_tags_of_fronts(whole))
+        fronts = {
+            key: change._replace(tags={name: v for name, v in change.tags.items() if name != payload.RANK})
+            for key, change in wanted.items()
+        }
+        runs.update(fronts)  # before the ranks, for a user who interrupts those
+        runs.write_summary(summary.summary_content(whole))
+        self._grow(runs, whole)
+        runs.describe(summary.description(whole, runs.experiment_id, runs.summary, runs.tags))
+        if ended:
+            runs.update(wanted)
+        self._next_update_at = begun + max(_UPDATE_EVERY, _SHARE * (time.monotonic() - begun))
         return whole
 
     def _grow(self, runs: Runs, whole: Whole) -> None:
@@ -267,6 +261,19 @@ class Recorder:
             ]
             runs.log_steps(name, new)
             held.update({step: area for step, area, _ in new})
+
+
+def _tags_of_fronts(whole: Whole) -> Iterable[tuple[Key, Change]]:
+    """Yield what changes of the trials' runs as others end, by their keys: tags, and metrics of a confirmation."""
+    joint = {place for places in whole.joint.values() for place in places}
+    for study in whole.studies:
+        ranks, again = whole.standings[study.name].ranks, payload.confirmed_contents(study)
+        for trial in study.counted:
+            place = (study.name, trial.number)
+            confirmed, metrics = again.get(trial.number, ({}, {}))
+            on = None if whole.lone else place in joint
+            tags = payload.front_tags(ranks.get(trial.number), knee=place in whole.knees, joint=on)
+            yield _key(study.name, trial), Change(tags | confirmed, metrics)
 
 
 def _key(study: str, trial: TrialRecord) -> Key:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.analysis import formatting
+from tune_vfl.machine.places import embedded_uri
 from tune_vfl.spec.cell import Cell, qualified
 
 if TYPE_CHECKING:
@@ -18,19 +19,20 @@ if TYPE_CHECKING:
     from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
+# On every run the id of its study or campaign; on an experiment that of the study that describes it.
+STUDY_ID = "tune_vfl.study_id"
 # Tags of a trial's place on its study's front, and on the joint front of the campaign's data set.
 PARETO, CAMPAIGN_PARETO = "tune_vfl.pareto", "tune_vfl.campaign_pareto"
 RANK, KNEE, CONFIRMED = "tune_vfl.rank", "tune_vfl.knee", "tune_vfl.confirmed"
 FRONT_TAGS = (PARETO, CAMPAIGN_PARETO, RANK, KNEE, CONFIRMED)
-# Tags that depend on the trials of all studies.
-TOGETHER = (CAMPAIGN_PARETO, KNEE)
-SUMMARY, PREEMPTED, STALE = "tune_vfl.summary", "tune_vfl.preempted", "tune_vfl.stale"
+SUMMARY, PREEMPTED = "tune_vfl.summary", "tune_vfl.preempted"
 # Fingerprints of attached files, which prevent a second upload: the summary's, and a front run's setting.
 DIGEST, CONFIG = "tune_vfl.digest", "tune_vfl.config"
 RETRY, NOTE = "tune_vfl.retry_of", "mlflow.note.content"
 # Prefix of the tag of an attack that was left out of a trial; the value says why.
 NOT_NEEDED = "tune_vfl.not_needed"
 
+_OURS = "tune_vfl."
 # MLflow's limit for the name of a run.
 _LONGEST_NAME = 250
 
@@ -54,6 +56,20 @@ class RunContent(NamedTuple):
     status: str
     started: int
     finished: int
+
+
+def is_of(tags: Mapping[str, str], study_id: str, uri: str) -> bool:
+    """Return whether a run with these tags is a study's.
+
+    Runs of tune-vfl 0.1.0 have no id: those in the home's own database are the home's.
+
+    Args:
+        tags: of the run.
+        study_id: of the study or the campaign, as the ledger has it.
+        uri: the tracking URI.
+    """
+    before_ids = STUDY_ID not in tags and uri == embedded_uri() and any(name.startswith(_OURS) for name in tags)
+    return before_ids or tags.get(STUDY_ID) == study_id
 
 
 def milliseconds(moment: datetime) -> int:

@@ -16,12 +16,10 @@ from tune_vfl.tracking.refusals import explained
 from tune_vfl.tracking.store import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from mlflow import MlflowClient
 
-_OURS = "tune_vfl."
-_PAGE = 1000
 MOST_AT_ONCE = 500
 """MLflow takes some hundredths of a second to forget a run; more than so many are left to ``tune-vfl clean``."""
 
@@ -38,15 +36,16 @@ class RemovedRuns(NamedTuple):
     left: str
 
 
-def remove_runs(experiment: str, study: str | None = None, uri: str | None = None) -> RemovedRuns:
-    """Remove the runs of an experiment; runs of others stay.
+def remove_runs(experiment: str, study_id: str, *, part: str | None = None, uri: str | None = None) -> RemovedRuns:
+    """Remove the runs of a study or a campaign from an experiment; runs of others stay.
 
     An experiment without other runs is removed too, so that a new study may use the name. A tracking server keeps what
     is removed until ``mlflow gc``; the embedded MLflow forgets it, with its artifacts.
 
     Args:
         experiment: that of a campaign or of a single study.
-        study: remove the runs of this study alone; the experiment stays.
+        study_id: that of the study or the campaign, as the ledger has it.
+        part: remove the runs of this study of a campaign alone; the experiment stays.
         uri: the spec's ``tracking``; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
 
     Raises:
@@ -60,9 +59,13 @@ def remove_runs(experiment: str, study: str | None = None, uri: str | None = Non
         found = client.get_experiment_by_name(experiment)
         if found is None or found.lifecycle_stage != "active":
             return RemovedRuns(0, "")
-        runs = list(_runs(client, found.experiment_id))
-        ours = [run for run in runs if _is_ours(run, study)]
-        whole = study is None and len(ours) == len(runs)
+        runs = list(store.pages(client.search_runs, experiment_ids=[found.experiment_id]))
+        ours = [
+            run
+            for run in runs
+            if payload.is_of(run.data.tags, study_id, uri) and part in (None, run.data.tags.get(payload.STUDY))
+        ]
+        whole = part is None and 0 < len(ours) == len(runs)
         if whole:
             client.rename_experiment(
                 found.experiment_id, f"{experiment} (removed {datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f})"
@@ -71,6 +74,8 @@ def remove_runs(experiment: str, study: str | None = None, uri: str | None = Non
         else:
             for run in ours:
                 client.delete_run(run.info.run_id)
+            if part is None and found.tags.get(payload.STUDY_ID) == study_id:  # the next recording describes it
+                client.set_experiment_tag(found.experiment_id, payload.STUDY_ID, "")
     except Exception as error:
         raise UnreachableError(f"{experiment} was not removed to the end: {explained(error, uri)}") from error
     if uri != embedded_uri():
@@ -95,18 +100,3 @@ def _forget(client: MlflowClient, experiment: Any, runs: Sequence[Any], *, whole
     except UnreachableError as error:
         return str(error)
     return ""
-
-
-def _is_ours(run: Any, study: str | None) -> bool:
-    tags = run.data.tags
-    return tags.get(payload.STUDY) == study if study is not None else any(name.startswith(_OURS) for name in tags)
-
-
-def _runs(client: MlflowClient, experiment_id: str) -> Iterator[Any]:
-    token: str | None = None
-    while True:
-        page = client.search_runs([experiment_id], max_results=_PAGE, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return

@@ -1,20 +1,23 @@
-"""The runs of one MLflow experiment: read their content and write only differences.
-
-All reading and writing of runs is done here; :mod:`tune_vfl.tracking.payload` computes their content.
-"""
+"""The runs of one study in an MLflow experiment: each is written once, when its trial has ended, and tagged later."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable, Mapping
-from itertools import islice
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tune_vfl.tracking import payload, store
 from tune_vfl.tracking.artifacts import Artifacts
-from tune_vfl.tracking.payload import RunContent
-from tune_vfl.tracking.writing import Change, Held, Measurement, RunWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tune_vfl.tracking.payload import RunContent
+
+T = TypeVar("T")
 
 RunKind = Literal["trial", "preempted", "summary"]
 # A run's key: the study's name, the run's kind, and the trial's number; the summary is of the whole experiment.
@@ -23,40 +26,66 @@ SUMMARY_KEY: Key = ("", "summary", 0)
 
 # MLflow's limit for values: longer ones are cut here and complete in the ledger.
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 5000
-# The number of runs in one batch, after which the count of pending runs is updated.
-_TOGETHER = 32
+# Calls at once over HTTP, and the number of runs after which the count of pending ones is updated.
+_AT_ONCE, _TOGETHER = 8, 32
+
+
+class Change(NamedTuple):
+    """Tags and metrics that a run shall have; others that it has stay."""
+
+    tags: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+
+@dataclass
+class Written:
+    """A run that MLflow has whole.
+
+    Attributes:
+        run_id: MLflow's.
+        started, finished: milliseconds since 1970, UTC.
+        tags: those that it has, by name.
+        metrics: the last value of each, by name.
+    """
+
+    run_id: str
+    started: int
+    finished: int
+    tags: dict[str, str]
+    metrics: dict[str, float]
 
 
 class Runs:
-    """The runs of one experiment.
+    """The runs of one study or campaign in an experiment, which studies of other ledgers may share.
 
-    Changes are queued until :meth:`flush`. After a failed flush, create a new object, which reads the runs again.
+    What a killed process had half written is deleted at once. After a failed call, create a new object.
 
     Args:
-        name: the experiment's: that of a campaign or of a single study.
+        name: the experiment's: that of the campaign or of the single study.
         uri: the tracking URI.
+        study_id: that of the study or the campaign; runs of others are left alone.
 
     Attributes:
-        held: the content of each run, pending changes included, by key.
+        written: the runs that MLflow has, by key.
+        experiment_id: MLflow's.
         tags: those of the experiment.
+        waiting: the number of runs that a call still has to write; may be read from another thread.
 
     Raises:
         UnreachableError: when MLflow does not answer.
     """
 
-    def __init__(self, name: str, uri: str) -> None:
-        self._name, self._client = name, store.client(uri)
+    def __init__(self, name: str, uri: str, study_id: str) -> None:
+        self._study_id, self._client = study_id, store.client(uri)
         self._artifacts = Artifacts(self._client, uri)
+        # A sqlite file has one writer at a time.
+        self._at_once = 1 if uri.startswith("sqlite") else _AT_ONCE
         experiment = self._open_experiment(name, uri)
         self.experiment_id = str(experiment.experiment_id)
         self.tags: dict[str, str] = dict(experiment.tags)
-        # A sqlite file has one writer at a time.
-        at_once = {"at_once": 1} if uri.startswith("sqlite") else {}
-        self._writer = RunWriter(self._client, self.experiment_id, **at_once)
-        self.held: dict[Key, Held] = {}
-        self._doubles: list[Held] = []
-        self._changes: dict[int, Change] = {}
-        self.load()
+        self.waiting = 0
+        self.written: dict[Key, Written] = {}
+        self._each(self._client.delete_run, list(self._read(name, uri)))
 
     def _open_experiment(self, name: str, uri: str) -> Any:
         found = self._client.get_experiment_by_name(name)
@@ -73,139 +102,161 @@ class Runs:
             self._client.restore_experiment(found.experiment_id)
         return found
 
-    def load(self) -> None:
-        """Read every run of the experiment again. Runs without this package's tags are ignored."""
-        self.held, self._doubles, self._changes = {}, [], {}
-        token: str | None = None
-        while True:
-            page = self._client.search_runs([self.experiment_id], max_results=1000, page_token=token)
-            for run in page:
-                self._file(run)
-            token = page.token
-            if not token:
-                return
+    def _read(self, name: str, uri: str) -> Iterator[str]:
+        """Note the study's runs, and yield the ids of those to be written anew.
 
-    def _file(self, run: Any) -> None:
-        key = _key(run.data.tags, self._name)
-        if key is None:
-            return
-        info, data = run.info, run.data
-        known = dict(data.params), dict(data.metrics), dict(data.tags)
-        held = Held(info.run_id, *known, info.status, info.end_time)
-        other = self.held.get(key)
-        if other is None:
-            self.held[key] = held
-            return
-        # Two recorders wrote this trial at the same time. The more complete run stays, independent of MLflow's order.
-        fuller, poorer = sorted((other, held), key=lambda h: (-len(h.params), -len(h.metrics), h.run_id))
-        self.held[key] = fuller
-        self._doubles.append(poorer)
-
-    @property
-    def waiting(self) -> int:
-        """The number of runs with pending changes."""
-        return len(self._changes)
-
-    def flush(self) -> None:
-        """Send all pending changes."""
-        while self._changes:
-            some = dict(islice(self._changes.items(), _TOGETHER))
-            self._writer.write(list(some.values()))
-            for place in some:
-                del self._changes[place]
-
-    def put(self, key: Key, content: RunContent, extra_tags: Mapping[str, str] | None = None) -> None:
-        """Create a run with ``content``, or add the missing parts to an existing one.
-
-        A run under this key with other parameters belongs to an earlier study of the same name and is retired.
+        These are half written, are the second one of a trial, or have no id because tune-vfl 0.1.0 wrote them.
         """
-        tags = {k: v[:_LONGEST_TAG] for k, v in {**content.tags, **(extra_tags or {})}.items()}
-        params = {k: v[:_LONGEST_PARAM] for k, v in content.params.items()}
-        held = self.held.get(key)
-        if held is not None and any(held.params.get(k, v) != v for k, v in params.items()):
-            self.retire(key)
-            held = None
-        if held is None:
-            held = self.held[key] = Held()
-            self._changes[id(held)] = Change(held, content.name, content.started)
-        self._complete(held, params, content.metrics, tags)
-        if (held.status, held.finished) != (content.status, content.finished):
-            self._change(held).ended = (content.status, content.finished)
-            held.status, held.finished = content.status, content.finished
+        for run in store.pages(self._client.search_runs, experiment_ids=[self.experiment_id]):
+            info, tags = run.info, run.data.tags
+            if not payload.is_of(tags, self._study_id, uri):
+                continue
+            key = _key(tags, name)
+            if key is None or key in self.written or info.status == "RUNNING" or payload.STUDY_ID not in tags:
+                yield info.run_id
+            else:
+                known = info.start_time, info.end_time, dict(tags), dict(run.data.metrics)
+                self.written[key] = Written(info.run_id, *known)
 
-    def _change(self, held: Held) -> Change:
-        return self._changes.setdefault(id(held), Change(held))
+    def write(self, contents: Iterable[tuple[Key, RunContent]]) -> None:
+        """Write new runs; each is among the written ones when it is whole."""
+        self._each(self._write_one, list(contents))
 
-    def _complete(
-        self, held: Held, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
-    ) -> None:
-        # The present time and not the trial's: of two values with one timestamp MLflow shows the larger, not the later.
-        now = time.time_ns() // 1_000_000
-        new_params = {k: v for k, v in params.items() if k not in held.params}
-        new_metrics = [Measurement(k, v, now) for k, v in metrics.items() if held.metrics.get(k) != v]
-        new_tags = {k: v for k, v in tags.items() if held.tags.get(k) != v}
-        if new_params or new_metrics or new_tags:
-            change = self._change(held)
-            change.params.update(new_params)
-            change.measurements += new_metrics
-            change.tags.update(new_tags)
-        held.params.update(new_params)
-        held.metrics.update(metrics)
-        held.tags.update(new_tags)
+    def _write_one(self, item: tuple[Key, RunContent]) -> None:
+        key, content = item
+        tags = {name: value[:_LONGEST_TAG] for name, value in content.tags.items()} | {payload.STUDY_ID: self._study_id}
+        made = self._client.create_run(
+            self.experiment_id, start_time=content.started, tags=tags, run_name=content.name
+        ).info.run_id
+        params = {name: value[:_LONGEST_PARAM] for name, value in content.params.items()}
+        self._log(made, params=params, metrics=[(*one, content.finished, 0) for one in content.metrics.items()])
+        self._client.set_terminated(made, content.status, content.finished)
+        self.written[key] = Written(made, content.started, content.finished, tags, dict(content.metrics))
 
-    def add(self, key: Key, tags: Mapping[str, str], metrics: Mapping[str, float] | None = None) -> None:
-        """Add tags and metrics that differ from the run's."""
-        self._complete(self.held[key], {}, metrics or {}, tags)
+    def update(self, changes: Mapping[Key, Change]) -> None:
+        """Add tags and metrics to written runs, where they differ from what these have."""
+        wanted = {key: self._difference(key, change) for key, change in changes.items()}
+        self._each(self._update_one, [(key, change) for key, change in wanted.items() if any(change)])
 
-    def log_steps(self, name: str, steps: Iterable[tuple[int, float, int]]) -> None:
+    def _difference(self, key: Key, change: Change) -> Change:
+        run, tags = self.written[key], {name: value[:_LONGEST_TAG] for name, value in change.tags.items()}
+        return Change(
+            {name: value for name, value in tags.items() if run.tags.get(name) != value},
+            {name: value for name, value in change.metrics.items() if run.metrics.get(name) != value},
+        )
+
+    def _update_one(self, item: tuple[Key, Change]) -> None:
+        (key, (tags, metrics)), now = item, _now()
+        run = self.written[key]
+        if metrics or len(tags) > 1:
+            self._log(run.run_id, metrics=[(*one, now, 0) for one in metrics.items()], tags=tags)
+        else:
+            for name, value in tags.items():  # half the work of a batch
+                self._client.set_tag(run.run_id, name, value)
+        run.tags.update(tags)
+        run.metrics.update(metrics)
+
+    def write_summary(self, content: RunContent) -> None:
+        """Write the summary run, or what has changed of it."""
+        if SUMMARY_KEY not in self.written:
+            self.write([(SUMMARY_KEY, content)])
+            return
+        self.update({SUMMARY_KEY: Change(content.tags, content.metrics)})
+        run = self.written[SUMMARY_KEY]
+        if run.finished != content.finished:
+            self._client.set_terminated(run.run_id, content.status, content.finished)
+            run.finished = content.finished
+
+    def log_steps(self, name: str, steps: Sequence[tuple[int, float, int]]) -> None:
         """Log ``(step, value, milliseconds)`` of one metric of the summary run."""
-        listed = [Measurement(name, value, at, step) for step, value, at in steps]
-        if listed:
-            self._change(self.held[SUMMARY_KEY]).measurements += listed
+        if steps:
+            self._log(self.summary, metrics=[(name, value, at, step) for step, value, at in steps])
 
     def steps(self, name: str) -> dict[int, float]:
         """Return the values of one metric of the summary run by step, the latest where there are several."""
-        history = self._client.get_metric_history(self.summary(), name)
+        history = self._client.get_metric_history(self.summary, name)
         return {m.step: m.value for m in sorted(history, key=lambda m: (m.step, m.timestamp))}
 
     def log_text(self, key: Key, text: str, name: str) -> None:
         """Store a text beside a run."""
-        self.flush()
-        self._artifacts.log_text(self.held[key].run_id, text, name)
+        self._artifacts.log_text(self.written[key].run_id, text, name)
 
     def log_folder(self, folder: Path, name: str) -> None:
         """Store a folder beside the summary run."""
-        self._artifacts.log_folder(self.summary(), folder, name)
+        self._artifacts.log_folder(self.summary, folder, name)
 
+    @property
     def summary(self) -> str:
-        """Return the id of the summary run, created if necessary."""
-        self.flush()
-        return self.held[SUMMARY_KEY].run_id
+        """MLflow's id of the summary run, which must be written."""
+        return self.written[SUMMARY_KEY].run_id
 
     def describe(self, tags: Mapping[str, str]) -> None:
-        """Set tags of the experiment."""
-        for name, value in tags.items():
-            self._client.set_experiment_tag(self.experiment_id, name, value[:_LONGEST_TAG])
-            self.tags[name] = value
+        """Set tags of the experiment, unless another study that shares it describes it."""
+        if self.tags.get(payload.STUDY_ID) not in (None, "", self._study_id):
+            return
+        for name, value in {**tags, payload.STUDY_ID: self._study_id}.items():
+            if self.tags.get(name) != value:
+                self._client.set_experiment_tag(self.experiment_id, name, value[:_LONGEST_TAG])
+                self.tags[name] = value
 
-    def retire(self, key: Key) -> None:
-        """Mark a run as stale and remove this package's tags, without deleting it."""
-        self.flush()
-        self._retire(self.held.pop(key))
+    def delete(self, keys: Iterable[Key]) -> None:
+        """Delete written runs; MLflow keeps them as deleted."""
+        self._each(self._client.delete_run, [self.written.pop(key).run_id for key in list(keys)])
 
-    def retire_doubles(self) -> None:
-        """Retire every run whose trial has another, more complete run."""
-        while self._doubles:
-            self._retire(self._doubles.pop())
+    def _log(
+        self,
+        run_id: str,
+        *,
+        metrics: Iterable[tuple[str, float, int, int]],
+        params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        from mlflow.entities import Metric, Param, RunTag
 
-    def _retire(self, held: Held) -> None:
-        self._client.set_tag(held.run_id, payload.STALE, "true")
-        ours = (payload.TRIAL, payload.PREEMPTED, payload.SUMMARY, *payload.FRONT_TAGS)
-        for name in ours:
-            if name in held.tags:
-                self._client.delete_tag(held.run_id, name)
-        if held.status == "RUNNING":
-            self._client.set_terminated(held.run_id, "KILLED")
+        self._client.log_batch(
+            run_id,
+            metrics=[Metric(*one) for one in metrics],
+            params=[Param(*one) for one in (params or {}).items()],
+            tags=[RunTag(*one) for one in (tags or {}).items()],
+        )
+
+    def _each(self, work: Callable[[T], None], items: Sequence[T]) -> None:
+        self.waiting = len(items)
+        for begin in range(0, len(items), _TOGETHER):
+            in_parallel(work, items[begin : begin + _TOGETHER], self._at_once)
+            self.waiting = max(0, len(items) - begin - _TOGETHER)
+
+
+def in_parallel(work: Callable[[T], None], items: Iterable[T], at_once: int = _AT_ONCE) -> None:
+    """Call a function with each item, several in parallel; the first error stops new calls and is raised.
+
+    The threads are daemons: Ctrl-C does not wait for a server.
+    """
+    waiting: SimpleQueue[T] = SimpleQueue()
+    for item in items:
+        waiting.put(item)
+    errors: list[Exception] = []
+
+    def go() -> None:
+        while not errors:
+            try:
+                work(waiting.get_nowait())
+            except Empty:
+                return
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=go, daemon=True) for _ in range(min(at_once, waiting.qsize()))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _key(tags: Mapping[str, str], experiment: str) -> Key | None:

@@ -8,7 +8,7 @@ import tempfile
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from tune_vfl.errors import UnreachableError
@@ -20,8 +20,11 @@ from tune_vfl.machine.removing import remove
 from tune_vfl.tracking.refusals import explained
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from mlflow import MlflowClient
 
+_PAGE = 1000
 MLFLOWS = "mlruns"
 """MLflow's own name of a folder of artifacts."""
 
@@ -98,6 +101,17 @@ def _answering(uri: str) -> MlflowClient:
     found = mlflow.MlflowClient(tracking_uri=uri)
     found.search_experiments(max_results=1)
     return found
+
+
+def pages(search: Callable[..., Any], **wanted: Any) -> Iterator[Any]:
+    """Yield all that a search of MLflow's client finds, page by page."""
+    token: str | None = None
+    while True:
+        page = search(**wanted, max_results=_PAGE, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
 
 
 def is_begun(uri: str) -> bool:

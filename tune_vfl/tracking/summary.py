@@ -16,6 +16,7 @@ from tune_vfl.tracking.payload import (
     OUTCOME,
     PARETO,
     STUDY,
+    STUDY_ID,
     SUMMARY,
     TRIAL,
     RunContent,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tune_vfl.records.studies import StudyRecord
-    from tune_vfl.tracking.parts import Whole
+    from tune_vfl.tracking.whole import Whole
 
 # The kind of experiment for which MLflow's UI opens on runs and not on traces of a language model.
 KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"
@@ -52,13 +53,14 @@ _ALL = {
 
 def filters(whole: Whole) -> dict[str, str]:
     """Return filters for the search field of MLflow's runs table, by their purpose."""
+    own = {"all runs of this study": f"tags.`{STUDY_ID}` = '{whole.studies[0].id}'"}
     if whole.lone:
-        return dict(_ALL)
+        return _ALL | own
     joint = f"tags.`{CAMPAIGN_PARETO}` = 'true'"
     found = {"the joint front": joint}
     if len(whole.datasets) > 1:
         found |= {f"the joint front on {name}": f"{joint} AND params.dataset = '{name}'" for name in whole.datasets}
-    return found | {"the front of each study" if what == "the front" else what: q for what, q in _ALL.items()}
+    return found | {"the front of each study" if what == "the front" else what: q for what, q in _ALL.items()} | own
 
 
 def series(whole: Whole, name: str, dataset: str) -> str:

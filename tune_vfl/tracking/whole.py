@@ -1,8 +1,8 @@
-"""State of one MLflow experiment during recording: its studies, pending trials, joint fronts and hypervolumes."""
+"""All studies of one MLflow experiment at one moment: their fronts, the joint fronts, compromises and hypervolumes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,66 +11,10 @@ from tune_vfl.analysis.joint_compromise import joint_knee_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.studies import StudyRecord
 
 # A trial's key among several studies: the study's name and the trial's number.
 Place = tuple[str, int]
-
-
-class Part:
-    """One study: its last snapshot, and the trials received since.
-
-    Attributes:
-        trials: all its finished trials by number, preempted ones included.
-        unsent: its pending trials, by number.
-    """
-
-    def __init__(self) -> None:
-        self.trials: dict[int, TrialRecord] = {}
-        self.unsent: dict[int, TrialRecord] = {}
-        self._snapshot: StudyRecord | None = None
-        self._now: tuple[StudyRecord, FrontStatistics] | None = None
-
-    @property
-    def told(self) -> bool:
-        """Whether there is a snapshot; until then trials are only queued."""
-        return self._snapshot is not None
-
-    @property
-    def snapshot(self) -> StudyRecord:
-        """The last snapshot.
-
-        Raises:
-            ValueError: when there is none.
-        """
-        if self._snapshot is None:
-            raise ValueError("this study has no snapshot yet; call on_study first")
-        return self._snapshot
-
-    def learn(self, record: StudyRecord) -> None:
-        """Take a snapshot of the study; received trials that it lacks stay, as finished after it."""
-        self._snapshot, self._now = record, None
-        self.trials |= {t.number: t for t in record.trials}
-        self.send_anew()
-
-    def add(self, trials: Collection[TrialRecord]) -> None:
-        """Add finished trials."""
-        new = {t.number: t for t in trials}
-        self.trials |= new
-        self.unsent |= new
-        self._now = None
-
-    def send_anew(self) -> None:
-        """Mark every trial as pending."""
-        self.unsent = dict(self.trials)
-
-    @property
-    def now(self) -> tuple[StudyRecord, FrontStatistics]:
-        """The study with all its trials, and their ranks; needs a snapshot."""
-        if self._now is None:
-            study = self.snapshot.with_trials(self.trials.values())
-            self._now = study, front_statistics(study)
-        return self._now
 
 
 @dataclass(frozen=True)
@@ -79,26 +23,23 @@ class Whole:
 
     Attributes:
         name: the experiment's.
-        studies: those with a snapshot, in the order of arrival.
-        standings: the ranks of each one's trials, by the study's name.
+        studies: with their trials, in the order of arrival.
         known: the campaign as read from the ledger, with its joint confirmation; None where it was not read.
     """
 
     name: str
     studies: tuple[StudyRecord, ...]
-    standings: Mapping[str, FrontStatistics]
     known: CampaignRecord | None = None
 
-    @classmethod
-    def of(cls, name: str, parts: Iterable[Part], known: CampaignRecord | None = None) -> Whole:
-        """Return the state of the studies that have a snapshot."""
-        now = [part.now for part in parts if part.told]
-        return cls(name, tuple(study for study, _ in now), {study.name: stands for study, stands in now}, known)
+    @cached_property
+    def standings(self) -> Mapping[str, FrontStatistics]:
+        """The ranks of each study's trials, by its name."""
+        return {study.name: front_statistics(study) for study in self.studies}
 
     @property
     def lone(self) -> bool:
         """Whether the experiment is a single study outside any campaign."""
-        return is_lone(self.name, self.standings)
+        return is_lone(self.name, [study.name for study in self.studies])
 
     @property
     def trials(self) -> int:
