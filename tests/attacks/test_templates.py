@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from tests.helpers.visits import visits_of
 from tune_vfl.attacks.parts.columns import shrunk
-from tune_vfl.attacks.parts.templates import KNOTS, RIDGE, RIDGE_OF_REST, SMOOTH, Templates, hats
+from tune_vfl.attacks.parts.templates import KNOTS, QUIET, RIDGE, RIDGE_OF_REST, SMOOTH, Templates, hats
 from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
 from tune_vfl.metrics.leakage import leak_auc
 
@@ -82,7 +82,7 @@ class Twin:
         c = shares[self.row].double()
         by_fold = self.left(shares)
         left = self.own(by_fold)
-        self.noise = self.of_step(torch.einsum("vk,vkd->v", c, left.square()) / left.shape[-1])
+        self.noise = self.of_step(torch.einsum("vk,vkd->v", c, left.square()) / left.shape[-1]).clamp(min=QUIET)
         size = self.noise[self.step]
         alike = -by_fold.square().sum(-1) / 2 / size[:, None]
         shaped = []
@@ -135,6 +135,20 @@ def test_evidence_is_that_of_least_squares_on_the_other_folds(classes: int) -> N
         assert len(found) == (3 if classes == 2 else 2)
         for said, by_hand in zip(found, expected, strict=True):
             torch.testing.assert_close(apart(said[0]), apart(by_hand), atol=2e-3, rtol=2e-3)
+
+
+def test_a_step_in_which_nearly_nothing_is_sent_says_nothing() -> None:
+    g = torch.Generator().manual_seed(0)
+    y = torch.arange(80) % 2
+    received = torch.randn(6, 80, 3, generator=g) + 0.5 * one_hot(y, 2).float() @ torch.randn(2, 3, generator=g)
+    quiet = received.clone()
+    quiet[3:] = 1e-5 * torch.randn(3, 80, 3, generator=g)
+    silent = received.clone()
+    silent[3:] = 0
+    templates = Templates(by_step(quiet), 2), Templates(by_step(silent), 2)
+    for _ in range(2):
+        one, other = (apart(of.evidence(one_hot(y, 2).float()[None])[0][0]) for of in templates)
+    torch.testing.assert_close(one, other, atol=0.02, rtol=0)
 
 
 def test_of_known_rows_alone_templates_are_theirs() -> None:

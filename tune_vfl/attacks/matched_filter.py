@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 STILL = 0.002
 """Share of the labels that move in a round, under which a member's rounds end."""
+PATIENCE = 3
+"""Times as many rounds as asked for, after which those of a member end whose labels still move."""
 TAUGHT = 3
 """Rounds in which a regression on own columns and mean gradients is fitted to the labels that were found."""
 
@@ -38,7 +40,9 @@ class MatchedFilterParams(Strict):
     """Parameters of :class:`MatchedFilter`."""
 
     aux_per_class: int | None = Field(None, ge=1, description="labeled rows a class; none: the data set's recipe")
-    rounds: int = Field(6, ge=1, description="rounds of fitting labels and models in turn")
+    rounds: int = Field(
+        6, ge=1, description="rounds of fitting labels and models in turn; up to three times as many while labels move"
+    )
     rows: int = Field(20_000, ge=10, description="rows that are fitted and scored, drawn at random; at most all")
 
 
@@ -135,7 +139,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             said, gate = first
             logits = trust.balanced(trust.of_true(said) + gate)
             moving = torch.ones(len(logits), 1, 1, dtype=torch.bool)
-            for _ in range(self.params.rounds):
+            for _ in range(PATIENCE * self.params.rounds):
                 likelihoods = evidence(trust.taught(said, gate))
                 gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
                 said, gate = map(torch.where, (moving, moving), trust.chosen(likelihoods, gates), (said, gate))

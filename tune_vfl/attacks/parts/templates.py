@@ -18,6 +18,8 @@ KNOTS = (0.0, 0.5, 1.25, 2.5, 5.0, 9.0, 16.0, 30.0, 60.0)
 """Epochs between which templates are linear; the end of the training is another one."""
 SMOOTH, RIDGE, RIDGE_OF_REST = 0.1, 1e-3, 1e-6
 """Penalties on the difference of neighboring knots, on templates and on the rest, in units of a class's weight."""
+QUIET = 0.03
+"""The least noise of a step, in units of the gradients' mean square: where nearly nothing is sent rounding is left."""
 
 
 class Templates:
@@ -76,7 +78,7 @@ class Templates:
         other folds, left by the same templates: no row's own label is in it.
         """
         left = own.left(fitted).sum(2)
-        self._noise = (left / self._rows / self._width).clamp(min=1e-12)
+        self._noise = (left / self._rows / self._width).clamp(min=QUIET)
         left_of_others = rest.products_left(fitted) / self._noise[..., None, None, None]
         by_knot = torch.einsum("sa,tsfde->tafde", self._hats, left_of_others)
         by_knot = (by_knot + by_knot.mT) / 2
