@@ -44,12 +44,12 @@ def place(request: pytest.FixtureRequest, home: Path) -> LedgerStorage:
 
 def newer(place: LedgerStorage) -> None:
     with place._writer.begin() as connection:
-        connection.exec_driver_sql("UPDATE tune_vfl_ledger SET version = 6, program = '9.9'")
+        connection.exec_driver_sql("UPDATE tune_vfl_ledger SET version = 7, program = '9.9'")
 
 
 @pytest.mark.parametrize(
     ("becomes", "says"),
-    [(newer, "has schema 6, written by tune-vfl 9.9.*kept"), (as_0_1_0, "is one of tune-vfl 0.1.0")],
+    [(newer, "has schema 7, written by tune-vfl 9.9.*kept"), (as_0_1_0, "is one of tune-vfl 0.1.0")],
 )
 def test_what_another_program_has_changed_is_not_written_any_more(
     place: LedgerStorage, becomes: Callable[[LedgerStorage], None], says: str
