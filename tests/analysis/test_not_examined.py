@@ -12,6 +12,7 @@ from tune_vfl.driver.planning import planned
 from tune_vfl.evaluation.coverage import Coverage, coverage_of
 from tune_vfl.records.campaigns import Skipped
 from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.spec.cell import MEASURE
 
 POINTS = ((0.9, 0.3), (0.8, 0.2))
 
@@ -27,6 +28,13 @@ def test_attacks_of_a_competent_adversary_that_were_not_run() -> None:
     assert untried(replace(few, measure=1)) == ()
     assert untried(part_of("laplace", POINTS, default=False, attacks=["somebody_s_own"])) == ()
     assert untried(part_of("somebody_s_own", POINTS, default=False)) == ()
+
+
+def test_numbers_of_an_earlier_measure_are_said_to_be_so() -> None:
+    for measure, says in ((MEASURE, 0), (MEASURE - 1, 1)):
+        campaign = campaign_of(replace(part_of("laplace", POINTS), measure=measure))
+        found = unexamined(campaign, joint_of(campaign))
+        assert sum(f"this is measure {measure}, and today's is {MEASURE}" in one for one in found) == says
 
 
 def test_checks_of_all_studies_stand_once() -> None:

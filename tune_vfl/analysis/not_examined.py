@@ -11,6 +11,7 @@ from tune_vfl.evaluation.checks import Check
 from tune_vfl.evaluation.coverage import Coverage, attackers_of, coverage_of
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
+from tune_vfl.spec.cell import MEASURE
 
 
 def coverage(record: StudyRecord) -> Coverage:
@@ -58,7 +59,8 @@ def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]
 
 def unexamined(campaign: CampaignRecord, joint: Joint) -> tuple[str, ...]:
     """Return sentences on the gaps of the measurements on one data set."""
-    return (*_skipped(campaign, joint), *_not_run(joint), *_other_attackers(joint), *_other_rows(joint))
+    parts = _skipped(campaign, joint), _earlier(joint), _not_run(joint), _other_attackers(joint), _other_rows(joint)
+    return tuple(sentence for part in parts for sentence in part)
 
 
 def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
@@ -74,6 +76,15 @@ def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
     for (attack, problems), names in why.items():
         what = listed(names) if attack is None else f"{attack} on {listed(names)}"
         yield f"Skipped: {what} ({problems})."
+
+
+def _earlier(joint: Joint) -> Iterator[str]:
+    measure = joint.parts[0].measure
+    if measure != MEASURE:
+        yield (
+            f"Today's attacks, which may find more: this is measure {measure}, and today's is {MEASURE}; "
+            "`tune-vfl search STUDY.yaml --name NEW` measures again."
+        )
 
 
 def _not_run(joint: Joint) -> Iterator[str]:
