@@ -113,5 +113,5 @@ def test_what_one_study_knows_the_others_are_given() -> None:
     measurement = ReferenceScores(ledgers, "c", lambda: None)
     assert measurement.over
     assert [(ledger.references, ledger.reference_point) for ledger in ledgers] == [(references, (0.6, 1.0))] * 2
-    measurement.keep({"references": References().model_dump(), "guess": 0.1})
+    measurement.learn({"references": References().model_dump(), "guess": 0.1})
     assert ledgers[0].references == references, "it is measured once"

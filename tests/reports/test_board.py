@@ -99,7 +99,7 @@ def test_under_more_attacks_the_same_trainings_are_scored() -> None:
     """Attacks that both portfolios run find the same; ``pmc`` has more variants in ``thorough``."""
     rows = [row for shelf in shelves(entries_in(BOARD)) for row in shelf.every]
     pairs = [(row.point.trial.outcome, row.thorough.trial.outcome) for row in rows if row.thorough is not None]
-    assert len(pairs) > 100
+    assert len(pairs) > 80
     differ = set()
     for few, more in pairs:
         assert few.utility == more.utility
