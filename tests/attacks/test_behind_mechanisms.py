@@ -19,9 +19,9 @@ from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.protocol.members import Pack
 
 
-def trained(name, settings, seeds=(0, 1), *given):
+def trained(name, settings, seeds=(0, 1), *given, attack="matched_filter"):
     """Return what stays of a pack whose members have these settings."""
-    cell = cells(*given, defense=name, attacks=["matched_filter"])()
+    cell = cells(*given, defense=name, attacks=[attack])()
     task = Task.open(cell)
     params = [defense_params(name, p, num_classes=cell.num_classes) for p in settings]
     return task, train_pack(task, params, Pack(seeds, len(params)), task.watching)
@@ -92,10 +92,11 @@ def test_swapped_labels_that_nothing_shows_are_not_found():
 def test_behind_label_dps_swaps_more_labels_are_found(monkeypatch):
     """A party with two columns of thirty: where own columns say nearly all, nothing is left to be found."""
     given = "label_dp", [{"epsilon": 1.5}], (0, 1, 2), "training.epochs=30", "dataset.split=0.067"
-    known = sum(found_in(*trained(*given))["matched_filter"]) / 3
+    early = {"name": "matched_filter", "rounds": 2}  # with many rounds the templates come nearer by themselves
+    known = sum(found_in(*trained(*given, attack=early))["matched_filter"]) / 3
     monkeypatch.setattr(DEFENSES["label_dp"], "mechanism", lambda _: None)
     # A regression on mean gradients finds some of them by itself: the templates are what cannot.
-    assert known > sum(found_in(*trained(*given))["filter"]) / 3 + 0.03
+    assert known > sum(found_in(*trained(*given, attack=early))["filter"]) / 3 + 0.03
 
 
 def split(seed, bins, *, tell=True):
