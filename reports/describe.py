@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reports.naming import Names
     from tune_vfl.analysis.decision import Decision
     from tune_vfl.analysis.joint_front import Joint
-    from tune_vfl.analysis.setting import Measured, Setting
+    from tune_vfl.analysis.setting import MeasuredModel, Setting
     from tune_vfl.evaluation.certainty import Certainty
     from tune_vfl.outcome import Outcome
 
@@ -140,7 +140,7 @@ def _groups(found: Joint, metric: str, chosen: Setting | None, names: Names) -> 
         yield Marks(names.called[chosen.study], "chosen", looks_of[chosen.study], (Mark(*chosen.objectives[::-1]),))
 
 
-def _undefended(model: Measured, metric: str) -> Mark:
+def _undefended(model: MeasuredModel, metric: str) -> Mark:
     up, across = spans(model.outcome, model.sure)
     utility, leakage = model.objectives
     says = (

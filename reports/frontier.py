@@ -8,7 +8,7 @@ from reports.naming import moving_params
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.reliability import checks_of
-from tune_vfl.analysis.setting import Measured, Setting
+from tune_vfl.analysis.setting import MeasuredModel, Setting
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.records.campaigns import CampaignRecord
@@ -33,7 +33,7 @@ class FrontierInfo(NamedTuple):
     points: tuple[Setting, ...]
     front: tuple[Setting, ...]
     knee: Setting | None
-    undefended: Measured | None
+    undefended: MeasuredModel | None
     guess_utility: float
     moved: tuple[str, ...]
     checks: tuple[Check, ...]

@@ -9,7 +9,7 @@ from tune_vfl.analysis.columns import texts
 
 if TYPE_CHECKING:
     from reports.story import Story
-    from tune_vfl.analysis.setting import Measured
+    from tune_vfl.analysis.setting import MeasuredModel
     from tune_vfl.outcome import AttackScore
 
 _NUMBERS = ("utility", "gain_kept", "leakage", "leakage_worst_seed")
@@ -57,7 +57,7 @@ def study_rows(told: Story) -> StudyRows:
     )
 
 
-def _texts(model: Measured) -> dict[str, Any]:
+def _texts(model: MeasuredModel) -> dict[str, Any]:
     return {
         **texts(model, _NUMBERS),
         "attacks": {

@@ -17,6 +17,7 @@ from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.db_errors import LedgerGoneError, LedgerTroubleError
 from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import read_outcome
 from tune_vfl.records.plans import PlannedStudy
@@ -44,12 +45,12 @@ def place(request: pytest.FixtureRequest, home: Path) -> LedgerStorage:
 
 def newer(place: LedgerStorage) -> None:
     with place._writer.begin() as connection:
-        connection.exec_driver_sql("UPDATE tune_vfl_ledger SET version = 7, program = '9.9'")
+        connection.exec_driver_sql("UPDATE tune_vfl_ledger SET version = version + 1, program = '9.9'")
 
 
 @pytest.mark.parametrize(
     ("becomes", "says"),
-    [(newer, "has schema 7, written by tune-vfl 9.9.*kept"), (as_0_1_0, "is one of tune-vfl 0.1.0")],
+    [(newer, f"has schema {SCHEMA + 1}, written by tune-vfl 9.9.*kept"), (as_0_1_0, "is one of tune-vfl 0.1.0")],
 )
 def test_what_another_program_has_changed_is_not_written_any_more(
     place: LedgerStorage, becomes: Callable[[LedgerStorage], None], says: str

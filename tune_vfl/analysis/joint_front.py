@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tune_vfl.analysis.joint_compromise import joint_knee_of
 from tune_vfl.analysis.reliability import LocalBaseline
-from tune_vfl.analysis.setting import Measured, Setting
+from tune_vfl.analysis.setting import MeasuredModel, Setting
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
 from tune_vfl.records.campaigns import CampaignRecord
@@ -73,7 +73,7 @@ class Joint:
     reference: tuple[float, float]
     hypervolume: float
     knee: Setting | None
-    undefended: Measured | None
+    undefended: MeasuredModel | None
     alone: LocalBaseline | None
     settings: SettingsTable = field(repr=False)
 

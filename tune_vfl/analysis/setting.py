@@ -48,7 +48,7 @@ class Comparison(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredModel:
     """A trained and attacked model: a setting's, or the undefended one that settings are compared with.
 
     Attributes:
@@ -75,7 +75,7 @@ class Measured:
 
     @property
     def measure(self) -> int:
-        """How its study is measured, see :data:`tune_vfl.spec.cell.MEASURE`."""
+        """The measure of its study, see :data:`tune_vfl.spec.cell.MEASURE`."""
         return self.record.measure
 
     @property
@@ -127,7 +127,7 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Setting(Measured):
+class Setting(MeasuredModel):
     """One setting of one defense, with everything that is known of it.
 
     ``utility`` and ``leakage`` are the search's; those of fresh seeds are ``again``'s.

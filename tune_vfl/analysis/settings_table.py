@@ -11,7 +11,7 @@ import numpy as np
 from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.analysis.reliability import LocalBaseline, local_baseline_of
 from tune_vfl.analysis.seed_block import SeedBlock, block_of, blocks_of, values_of
-from tune_vfl.analysis.setting import Measured, Setting
+from tune_vfl.analysis.setting import MeasuredModel, Setting
 from tune_vfl.evaluation.certainty import Certainty, Interval, certainties
 from tune_vfl.metrics import pareto
 from tune_vfl.outcome import Outcome
@@ -148,9 +148,9 @@ class SettingsTable:
         return [found[i] for i in range(len(self.rows))]
 
     @property
-    def baseline(self) -> Measured | None:
+    def baseline(self) -> MeasuredModel | None:
         """The undefended model with its intervals; None without one."""
-        return None if self.undefended is None else Measured(self, self.parts[0], self.undefended)
+        return None if self.undefended is None else MeasuredModel(self, self.parts[0], self.undefended)
 
     @cached_property
     def undefended_sure(self) -> Certainty | None:

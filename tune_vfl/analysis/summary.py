@@ -11,7 +11,7 @@ from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.analysis.sentences import sentences
-from tune_vfl.analysis.setting import Measured, Setting
+from tune_vfl.analysis.setting import MeasuredModel, Setting
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError
 from tune_vfl.machine.passwords import hide_password
@@ -102,7 +102,9 @@ def _baseline(record: StudyRecord, settings: SettingsTable) -> dict[str, Any] | 
     """Return the undefended model's numbers; how it ended where it has none, and None before it was measured."""
     if settings.baseline is not None:
         return values(settings.baseline, _BASELINE)
-    return None if record.baseline is None else values(Measured(settings, record, record.baseline), _FAILED_BASELINE)
+    if record.baseline is None:
+        return None
+    return values(MeasuredModel(settings, record, record.baseline), _FAILED_BASELINE)
 
 
 def frontier(campaign: CampaignRecord, attack: str | None = None) -> list[dict[str, Any]]:

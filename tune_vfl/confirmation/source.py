@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ConfirmationJobs(Queue):
-    """A source of jobs, see :class:`tune_vfl.execution.jobs.Source`.
+    """A source of jobs, see :class:`tune_vfl.execution.jobs.JobSource`.
 
     Args:
         campaign: the campaign of the settings.

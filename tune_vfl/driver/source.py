@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchJobs:
-    """A source of jobs, see :class:`tune_vfl.execution.jobs.Source`.
+    """A source of jobs, see :class:`tune_vfl.execution.jobs.JobSource`.
 
     Attributes:
         studies: the source of trials; the study with the fewest trials comes next.

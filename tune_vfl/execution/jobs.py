@@ -63,7 +63,7 @@ class Job:
 
 
 class Flight(NamedTuple):
-    """What runs at the moment at which a job is asked for.
+    """The state of the workers at the moment at which a job is asked for.
 
     Attributes:
         running: the jobs.
@@ -74,7 +74,7 @@ class Flight(NamedTuple):
     most: int = 1
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """Decides which job comes next, and stores what becomes of each."""
 
     def next_job(self, job_id: str, flight: Flight, /) -> Job | None:

@@ -1,4 +1,4 @@
-"""What becomes of a job whose worker failed: one policy of retries for everything that workers measure."""
+"""The policy of retries for jobs whose worker failed, the same for everything that workers measure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Loss(NamedTuple):
 
     @property
     def counts_as(self) -> Lost:
-        """What each setting lost with it; losses of one kind are counted together."""
+        """The kind of the loss; losses of one kind are counted together."""
         if self.cause == "node":
             return "node"
         return "memory" if self.cause == "memory" and self.settings > 1 else "worker"

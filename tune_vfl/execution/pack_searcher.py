@@ -15,7 +15,7 @@ from ray.tune.search.searcher import Searcher
 from tune_vfl.errors import TuneVflError
 from tune_vfl.evaluation.code import bytes_of_code
 from tune_vfl.execution import watchdogs
-from tune_vfl.execution.jobs import Flight, Job, Source
+from tune_vfl.execution.jobs import Flight, Job, JobSource
 from tune_vfl.execution.losses import MAX_LOSSES_IN_A_ROW, Cause
 from tune_vfl.machine.version import VERSION
 
@@ -33,7 +33,7 @@ class PackSearcher(Searcher):  # type: ignore[misc]
         failure: the first exception of the source or of a worker.
     """
 
-    def __init__(self, source: Source, capacity: Callable[[], int], options: Mapping[str, Any]) -> None:
+    def __init__(self, source: JobSource, capacity: Callable[[], int], options: Mapping[str, Any]) -> None:
         super().__init__(metric=None, mode=None)
         self._source, self._capacity, self._options = source, capacity, options
         self._running: dict[str, Job] = {}

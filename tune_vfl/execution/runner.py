@@ -14,7 +14,7 @@ from tune_vfl.execution.tune_run import run_tune
 from tune_vfl.machine.signals import answered
 
 if TYPE_CHECKING:
-    from tune_vfl.execution.jobs import Source
+    from tune_vfl.execution.jobs import JobSource
     from tune_vfl.execution.trainable_spec import TrainableSpec
     from tune_vfl.ledger.database import LedgerStorage
     from tune_vfl.ledger.lease import Lease
@@ -83,7 +83,7 @@ class Runner:
             self._capacity = ray_session.capacity_for(self.resources, self.lease)
         return self._capacity.packs()
 
-    def run(self, source: Source) -> bool:
+    def run(self, source: JobSource) -> bool:
         """Run all jobs of a source.
 
         Returns:

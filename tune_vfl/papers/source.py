@@ -22,7 +22,7 @@ Seed = tuple[str, int]
 
 
 class TableJobs(Queue):
-    """A source of jobs, see :class:`tune_vfl.execution.jobs.Source`.
+    """A source of jobs, see :class:`tune_vfl.execution.jobs.JobSource`.
 
     Args:
         results: what is kept; changed as seeds end.
@@ -47,10 +47,8 @@ class TableJobs(Queue):
         say: Callable[[str], None],
     ) -> None:
         super().__init__()
-        self._owed, self._by_label = (
-            deque(one for one in owed if one.seeds),
-            {one.evaluation.label: one for one in owed},
-        )
+        self._owed = deque(one for one in owed if one.seeds)
+        self._by_label = {one.evaluation.label: one for one in owed}
         self._kept = {label: one.kept for label, one in self._by_label.items()}
         self._write, self._seconds, self._say = write, seconds, say
         self._began = time.monotonic()

@@ -38,7 +38,7 @@ class Change(NamedTuple):
 
 
 @dataclass
-class Written:
+class WrittenRun:
     """A run that MLflow has whole.
 
     Attributes:
@@ -84,7 +84,7 @@ class Runs:
         self.experiment_id = str(experiment.experiment_id)
         self.tags: dict[str, str] = dict(experiment.tags)
         self.waiting = 0
-        self.written: dict[Key, Written] = {}
+        self.written: dict[Key, WrittenRun] = {}
         self._each(self._client.delete_run, list(self._read(name, uri)))
 
     def _open_experiment(self, name: str, uri: str) -> Any:
@@ -116,7 +116,7 @@ class Runs:
                 yield info.run_id
             else:
                 known = info.start_time, info.end_time, dict(tags), dict(run.data.metrics)
-                self.written[key] = Written(info.run_id, *known)
+                self.written[key] = WrittenRun(info.run_id, *known)
 
     def write(self, contents: Iterable[tuple[Key, RunContent]]) -> None:
         """Write new runs; each is among the written ones when it is whole."""
@@ -131,7 +131,7 @@ class Runs:
         params = {name: value[:_LONGEST_PARAM] for name, value in content.params.items()}
         self._log(made, params=params, metrics=[(*one, content.finished, 0) for one in content.metrics.items()])
         self._client.set_terminated(made, content.status, content.finished)
-        self.written[key] = Written(made, content.started, content.finished, tags, dict(content.metrics))
+        self.written[key] = WrittenRun(made, content.started, content.finished, tags, dict(content.metrics))
 
     def update(self, changes: Mapping[Key, Change]) -> None:
         """Add tags and metrics to written runs, where they differ from what these have."""
