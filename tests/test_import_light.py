@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.ports import free_port
 from tune_vfl.outcome import Outcome, Score
 
 COMPILER = ("torch._dynamo", "sympy")
@@ -132,13 +133,15 @@ def test_each_verb_that_reads_imports_what_it_needs_and_nothing_else(home: Path,
     ledger = open_ledger(budget={"trials": 2, "seeds": 2})
     ledger.tell(ledger.begin({"scale": 0.01}), Outcome(outcome="ok", utility=Score.of("auc", [0.8, 0.9]), leakage=0.5))
     ledger.close()
+    no_dashboard = f"http://127.0.0.1:{free_port()}"  # Some other Ray on this machine may serve the default port.
     done = subprocess.run(
         [sys.executable, "-c", VERBS, json.dumps([list(READS), SLOW])],
         capture_output=True,
         text=True,
         check=True,
         cwd=tmp_path,
-        env={k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
+        env={k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        | {"RAY_API_SERVER_ADDRESS": no_dashboard},
     )
     found = dict(json.loads(line) for line in done.stdout.splitlines())
     assert list(found) == list(READS)

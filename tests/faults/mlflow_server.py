@@ -12,11 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.helpers.ports import free_port
 
 
 class Server:

@@ -26,6 +26,7 @@ from typing import Any
 import psutil
 
 from tests.helpers.planted import SPEC, plant
+from tests.helpers.ports import free_port
 from tune_vfl.service.open_doors import gcs_answers
 
 ROOT = Path(__file__).parents[2]
@@ -158,12 +159,6 @@ def wait_for(port: int, seconds: float = 120.0) -> None:
             return
         time.sleep(0.1)
     raise TimeoutError(f"nothing listens at port {port}")
-
-
-def free_port() -> int:
-    """Return a port that was free just now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def asked(url: str, body: object = None, credentials: str = "", token: str = "") -> int:
