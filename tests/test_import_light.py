@@ -133,7 +133,9 @@ def test_each_verb_that_reads_imports_what_it_needs_and_nothing_else(home: Path,
     ledger = open_ledger(budget={"trials": 2, "seeds": 2})
     ledger.tell(ledger.begin({"scale": 0.01}), Outcome(outcome="ok", utility=Score.of("auc", [0.8, 0.9]), leakage=0.5))
     ledger.close()
-    no_dashboard = f"http://127.0.0.1:{free_port()}"  # Some other Ray on this machine may serve the default port.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    # The default port may be another Ray's of this machine.
+    environment["RAY_API_SERVER_ADDRESS"] = f"http://127.0.0.1:{free_port()}"
     done = subprocess.run(
         [sys.executable, "-c", VERBS, json.dumps([list(READS), SLOW])],
         capture_output=True,
