@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 STILL = 0.002
 """Share of the labels that move in a round, under which a member's rounds end."""
-PATIENCE = 3
-"""Times as many rounds as asked for, after which those of a member end whose labels still move."""
 TAUGHT = 3
 """Rounds in which a regression on own columns and mean gradients is fitted to the labels that were found."""
 
@@ -40,9 +38,7 @@ class MatchedFilterParams(Strict):
     """Parameters of :class:`MatchedFilter`."""
 
     aux_per_class: int | None = Field(None, ge=1, description="labeled rows a class; none: the data set's recipe")
-    rounds: int = Field(
-        6, ge=1, description="rounds of fitting labels and models in turn; up to three times as many while labels move"
-    )
+    rounds: int = Field(18, ge=1, description="most rounds of fitting labels and models in turn, while labels move")
     rows: int = Field(20_000, ge=10, description="rows that are fitted and scored, drawn at random; at most all")
 
 
@@ -72,7 +68,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
     choice = "matched_filter"
     dear = True
     starts = 2  # they differ less than means of five of `pmc` do
-    quick = {"rounds": 2}  # noqa: RUF012 - a constant
+    quick = {"rounds": 6}  # noqa: RUF012 - a constant
 
     def auxiliary_request(self) -> AuxiliaryRequest:
         """Return the number of labeled rows to grant."""
@@ -139,7 +135,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             said, gate = first
             logits = trust.balanced(trust.of_true(said) + gate)
             moving = torch.ones(len(logits), 1, 1, dtype=torch.bool)
-            for _ in range(PATIENCE * self.params.rounds):
+            for _ in range(self.params.rounds):
                 likelihoods = evidence(trust.taught(said, gate))
                 gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
                 said, gate = map(torch.where, (moving, moving), trust.chosen(likelihoods, gates), (said, gate))

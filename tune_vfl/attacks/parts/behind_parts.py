@@ -79,7 +79,7 @@ class _Parts:
         return cls(rows.fold(summed), values[:, None, ..., None].float(), odds, rows)
 
     def fitted(self, own: ColumnRegression, trust: Trust, rounds: int) -> Tensor:
-        """Return logits ``(T, n, K)``; no label is needed, and known ones end in the same place.
+        """Return logits ``(T, n, K)``; gradients need no label for it, known ones say what the own columns hold.
 
         Args:
             own: a regression on the own columns.
@@ -87,13 +87,16 @@ class _Parts:
             rounds: how often parts and direction are fitted in turn.
         """
         logits = trust.prior.expand(-1, self.rows.order.shape[-1], -1)
+        known = torch.arange(trust.labels.shape[-1]).expand(trust.labels.shape)
+        start = own.by_known(known, trust.labels, trust.prior.shape[-1])
         evidence = torch.zeros_like(self.odds)
         for _ in range(rounds):
             within = (self.odds + evidence).softmax(-2)  # (T, F, K, m, n)
             shares = self.rows.fold(logits.exp())  # (T, F, K, n)
             evidence = self._evidence(shares.unsqueeze(3) * within)
             said = self.rows.unfold((self.odds + evidence).logsumexp(-2)).mT
-            said, gate = trust.chosen([said], trust.sharpened(own.by_all(trust.pinned(logits.exp()))))
+            gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
+            said, gate = trust.chosen([said], gates)
             logits = trust.balanced(said + gate)
         return logits
 
