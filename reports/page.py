@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 20
 """Seconds between two reloads of a running search's page."""
+PLOTLY_FILE = "figures/plotly.js"
+"""The script that draws the figures of a running search's page, 5 MB; a final page holds it."""
 
 
 def write_report(
@@ -59,9 +61,12 @@ def report_files(
 ) -> dict[str, bytes]:
     """Return a report's files by relative path: ``index.html``, ``figures/``, ``tables/`` and a spec per study.
 
+    The page of a running search has no other files than the script that draws its figures.
+
     Args:
         given: campaigns or studies to compare, finished or not, with or without a front.
-        refreshing: for the page of a running search: reload it while trials are pending, and leave out slow parts.
+        refreshing: for the page of a running search: reload it while trials are pending, and leave out slow parts and
+            files.
         pictures: by data set, a PNG of images that attacks reconstruct.
 
     Raises:
@@ -75,19 +80,22 @@ def place_report(report: Mapping[str, bytes], out: Path) -> Path:
     """Write a report's files into a folder and return the page.
 
     A temporary folder comes first, so that a failure does not damage an earlier report. The earlier report's files are
-    replaced; files that are not part of a report stay.
+    replaced where they differ; files that are not part of a report stay.
     """
     out = Path(out)
+    changed = {name: content for name, content in report.items() if not _holds(out / name, content)}
     # In the folder itself where there is one: what is mounted there takes no file by a move from beside it.
     beside = out if out.is_dir() else out.parent
     beside.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=beside, prefix=f".{out.name}-"))
     try:
-        for name, content in report.items():
+        for name, content in changed.items():
             path = draft / name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
         _move(draft, out)
+        if PLOTLY_FILE not in report:
+            remove(out / PLOTLY_FILE, out)
     finally:
         with suppress(OSError):
             remove(draft, beside)
@@ -123,17 +131,26 @@ def _files(
     alone = len(campaign.datasets) == 1
     command = _exporting(owners)
     found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
+    page = render(campaign, found, owners, pictures, refreshing=refreshing).encode()
+    if refreshing:
+        return {PLOTLY_FILE: _plotly().encode(), "index.html": page}
     drawn = {name: content for s in found for d in (s.frontier, s.growth) for name, content in d.files.items()}
     drawn |= {f"reconstructions-{dataset}.png": image for dataset, image in pictures.items()}
     texts = table_files({**dict(frames(found)), **tables(campaign.studies)})
     specs = {f"{record.name}.yaml": spec_text(record) for record in campaign.studies}
-    page = render(campaign, found, owners, pictures, refreshing=refreshing)
     return {
         **{f"figures/{name}": content for name, content in drawn.items()},
         **{f"tables/{name}": text.encode() for name, text in texts.items()},
         **{name: text.encode() for name, text in specs.items()},
-        "index.html": page.encode(),
+        "index.html": page,
     }
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except OSError:  # it is not there
+        return False
 
 
 def _move(draft: Path, out: Path) -> None:
@@ -200,16 +217,15 @@ def render(
     *,
     refreshing: bool = False,
 ) -> str:
-    """Return the page as text, without external resources."""
+    """Return the page as text, without external resources but for ``PLOTLY_FILE`` in that of a running search."""
     from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
     single = campaign.studies[0] if len(campaign.studies) == 1 else None
     left = owed(campaign)
     trusted = {
         "css": own_text("page.css"),
         "script": own_text("page.js"),
-        "plotly": get_plotlyjs(),
+        "plotly": "" if refreshing else _plotly(),
         "figures": _embedded(_figures(found)),
     }
     page = environment().get_template("page.html.j2")
@@ -228,6 +244,8 @@ def render(
         specs={s.name: spec_text(s) for s in campaign.studies},
         left=left,
         finished=sum(len(s.counted) for s in campaign.studies),
+        refreshing=refreshing,
+        plotly_file=PLOTLY_FILE,
         refresh=REFRESH_SECONDS if refreshing and left else None,
         light=COLORS,
         dark=DARK,
@@ -235,6 +253,12 @@ def render(
         version=VERSION,
         **{name: Markup(text) for name, text in trusted.items()},  # noqa: S704 - our own files, and escaped data
     )
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
 
 
 def _figures(found: Sequence[Section]) -> dict[str, Any]:

@@ -40,8 +40,8 @@ class Drawn(NamedTuple):
     Attributes:
         name: the name of its files and of its element in the page.
         figure: the figure before drawing.
-        data: plotly's; ``image``: the printed figure as a data URL.
-        files: by name.
+        data: plotly's; ``image``: the printed figure as a data URL, empty where it is not printed.
+        files: the printed figure by name, none where it is not printed.
     """
 
     name: str
@@ -93,14 +93,14 @@ def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: b
         key: the section's element in the page.
         command: returns the command that exports a point, by its key.
         alone: whether it is the report's only data set; else its files are named after it.
-        quick: leave out the slow parts: importances and parallel coordinates.
+        quick: leave out the slow parts: printed figures, importances and parallel coordinates.
     """
     name = "" if alone else f"-{data.found.dataset}"
     return Section(
         data=data,
         key=key,
-        frontier=_drawn(frontier(data.found, data.decision, data.names), name, command),
-        growth=_drawn(growth(data.found), name),
+        frontier=_drawn(frontier(data.found, data.decision, data.names), name, command, printed=not quick),
+        growth=_drawn(growth(data.found), name, printed=not quick),
         front=front_table(data),
         ranked=ranked(data),
         attacks=attack_table(data),
@@ -121,11 +121,13 @@ def section(data: Gathered, key: str, command: Callable[[str], str], *, alone: b
     )
 
 
-def _drawn(figure: Figure, suffix: str, command: Callable[[str], str] | None = None) -> Drawn:
+def _drawn(figure: Figure, suffix: str, command: Callable[[str], str] | None = None, *, printed: bool) -> Drawn:
     named = figure._replace(name=f"{figure.name}{suffix}")
-    files = files_of(named)
-    image = base64.b64encode(files[f"{named.name}.svg"]).decode()
-    return Drawn(named.name, named, plotly_dict(named, command), f"data:image/svg+xml;base64,{image}", files)
+    image, files = "", {}
+    if printed:
+        files = files_of(named)
+        image = f"data:image/svg+xml;base64,{base64.b64encode(files[f'{named.name}.svg']).decode()}"
+    return Drawn(named.name, named, plotly_dict(named, command), image, files)
 
 
 def _weights(record: StudyRecord) -> Table | None:

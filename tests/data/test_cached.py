@@ -1,6 +1,9 @@
 """Prepared data: what comes back is what was kept, and nothing that is stale, broken or another's is used."""
 
 import dataclasses
+import math
+import subprocess
+import sys
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +26,7 @@ OWN = ("csv", "npz", "images")
 @pytest.fixture
 def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(cached, "LEAST_BYTES", 0)
+    monkeypatch.setattr(loading, "LEAST_SECONDS", 0)
     return tmp_path / "home"
 
 
@@ -175,16 +178,38 @@ def test_writing_to_mapped_data_does_not_reach_the_file(tmp_path: Path) -> None:
     assert_same(data, again[0])
 
 
-def test_small_data_are_not_kept_and_old_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_entries_go(tmp_path: Path) -> None:
     data, file = load(Named(name="wine")), tmp_path / "file"
     file.write_text("x")
     for k in range(cached.MOST_ENTRIES + 3):
         keep(f"key {k}", data, {file: stamp(file)})
     assert len(list(folder().iterdir())) == cached.MOST_ENTRIES
     assert take(f"key {cached.MOST_ENTRIES + 2}", "wine") is not None
-    monkeypatch.setattr(cached, "LEAST_BYTES", 2**20)
-    keep("small", data, {file: stamp(file)})
-    assert take("small", "wine") is None
+
+
+def test_data_that_are_read_at_once_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "LEAST_SECONDS", math.inf)
+    monkeypatch.setattr(loading, "_cache", OrderedDict())
+    load(Named(name="wine"))
+    assert not folder().exists()
+
+
+@pytest.mark.parametrize("name", ["breast_cancer", "digits", "wine"])
+def test_the_next_process_has_bundled_data_without_scikit_learn(name: str) -> None:
+    loading._cache.clear()
+    first = load(Named(name=name))
+    program = "import sys; from tune_vfl.data import load; from tune_vfl.spec import Named\n"
+    program += "print(load(Named(name=sys.argv[1])).fingerprint, 'sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program, name], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [first.fingerprint, "False"]
+
+
+def test_bundled_data_of_another_scikit_learn_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_cache", OrderedDict())
+    load(Named(name="wine"))
+    assert cached.stale() == []
+    monkeypatch.setattr(cached, "stamp", lambda path: (-1, -1) if path.parent.name == "sklearn" else stamp(path))
+    assert cached.stale() == list(folder().iterdir())
 
 
 def test_a_users_own_data_are_never_kept() -> None:

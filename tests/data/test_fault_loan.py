@@ -129,7 +129,6 @@ def test_other_widths_and_labels_of_loans_are_told(tmp_path: Path) -> None:
 
 def test_what_was_not_there_is_noticed_by_the_kept_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("tune_vfl.data.cached.LEAST_BYTES", 0)
     monkeypatch.setattr(loading, "_cache", OrderedDict())
     with recorded() as opened:
         assert not holds(tmp_path, "absent")

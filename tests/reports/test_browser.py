@@ -155,6 +155,14 @@ def test_on_paper_and_without_scripts_the_printed_figures_take_their_place(brows
     plain.close()
 
 
+def test_the_page_of_a_running_search_draws_with_the_script_beside_it(browser, tmp_path):
+    running = replace(campaign(2, 14), trials=40)
+    page, heard = opened(browser, write_report(running, tmp_path / "out", refreshing=True))
+    assert heard == []
+    assert page.evaluate("document.querySelector('.still').getClientRects().length") == 0
+    page.close()
+
+
 def test_five_thousand_settings_would_fit(tmp_path):
     """A setting of a longer search adds no more to its page than one of a shorter search."""
     few, many = (write_report(campaign(2, n), tmp_path / str(n)).stat().st_size for n in (40, 160))

@@ -153,6 +153,23 @@ def test_the_page_of_a_running_search_reloads_itself_while_trials_are_owed(tmp_p
     assert ("24 of 40 trials have finished; 16 trials are still owed" in text) == reloads
 
 
+def test_the_page_of_a_running_search_has_its_script_as_its_only_other_file(tmp_path):
+    whole = CampaignRecord("c", (made_up_study(24, failures=()),), 40)
+    page = write_report(whole, tmp_path / "out", refreshing=True)
+    script = page.parent / "figures" / "plotly.js"
+    assert {p for p in page.parent.rglob("*") if p.is_file()} == {page, script}
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r'(?:src|href)="([^"#]+)"', text) == ["figures/plotly.js"]
+    assert len(text) < 500_000 < 4_000_000 < script.stat().st_size
+    before = script.stat().st_ino
+    write_report(replace(whole, trials=41), tmp_path / "out", refreshing=True)
+    assert script.stat().st_ino == before, "it is written once"
+    assert "24 of 41 trials" in page.read_text(encoding="utf-8")
+    write_report(whole, tmp_path / "out")
+    assert not script.exists(), "the final page holds it"
+    assert {p.name for p in page.parent.iterdir()} == {"index.html", "figures", "tables", "test-study.yaml"}
+
+
 def test_text_from_outside_is_escaped(tmp_path):
     nasty = Outcome.failed("error", "<script>alert(1)</script> & more")
     record = replace(made_up_study(2), trials=(made_up_trial(0, scale=0.1, outcome=nasty),))

@@ -1,8 +1,9 @@
-"""Load a data set by its name and options: once in a process, and large public ones once on a machine."""
+"""Load a data set by its name and options: once in a process, and public ones that take long once on a machine."""
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tune_vfl.data.base import DATASETS, Dataset, Loader
-from tune_vfl.data.cached import Stamps, keep, stamp, take, unchanged
+from tune_vfl.data.cached import LEAST_SECONDS, Stamps, keep, stamp, take, unchanged
 from tune_vfl.data.importance import by_importance
 from tune_vfl.data.options import ByImportance
 from tune_vfl.data.reading.files import recorded
@@ -31,7 +32,7 @@ def load(named: Named, root: Path | None = None) -> Dataset:
     """Load a data set.
 
     The last few data sets are kept in memory; treat them as read-only. One is read again when a file of it changes.
-    Large public ones are kept on disk too, in a form that the next process maps (:mod:`tune_vfl.data.cached`).
+    Public ones that take long are kept on disk too, in a form that the next process maps (:mod:`tune_vfl.data.cached`).
 
     Args:
         named: its name and options.
@@ -94,10 +95,12 @@ def moved(named: Named, places: Mapping[str, str]) -> Named:
 
 
 def _read(loader: Loader[Any], options: Strict, base: Path, key: str) -> tuple[Dataset, Stamps]:
+    begun = time.thread_time()
     with recorded() as opened:
         loaded = _shared_out(loader.load(options, base), options)
+    took = time.thread_time() - begun
     stamps = {path: stamp(path) for path in opened}
-    if loader.kept and stamps:
+    if loader.kept and stamps and took >= LEAST_SECONDS:
         keep(key, loaded, stamps)
     return loaded, stamps
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tune_vfl.data.base import Recipe, dataset
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.public import PublicSet, Rows
+from tune_vfl.data.reading.files import find
 from tune_vfl.spec import Training
 
 _MEASURED = (
@@ -27,6 +28,7 @@ class Digits(PublicSet[PartyOptions]):
     summary = "1,797 handwritten digits of 8x8 pixels, 10 classes, bundled with scikit-learn"
     reference = "Alpaydin and Kaynak 1998, UCI Optical Recognition of Handwritten Digits (test part)"
     Options = PartyOptions
+    kept = True
     classes = tuple("0123456789")
     recipe = Recipe.of("mlp", Training(epochs=30, batch_size=64, lr=3e-3))
 
@@ -44,6 +46,7 @@ class BreastCancer(PublicSet[PartyOptions]):
     summary = "569 tumors x 30 measurements, binary, bundled with scikit-learn"
     reference = "Wolberg, Mangasarian, Street 1995, UCI Breast Cancer Wisconsin (Diagnostic)"
     Options = PartyOptions
+    kept = True
     columns = (
         *(f"mean {name}" for name in _MEASURED),
         *(f"{name} error" for name in _MEASURED),
@@ -66,6 +69,7 @@ class Wine(PublicSet[PartyOptions]):
     summary = "178 wines x 13 measurements, 3 classes, bundled with scikit-learn"
     reference = "Aeberhard and Forina 1991, UCI Wine"
     Options = PartyOptions
+    kept = True
     columns = (
         *("alcohol", "malic_acid", "ash", "alcalinity_of_ash", "magnesium", "total_phenols", "flavanoids"),
         *("nonflavanoid_phenols", "proanthocyanins", "color_intensity", "hue", "od280/od315_of_diluted_wines"),
@@ -82,9 +86,14 @@ class Wine(PublicSet[PartyOptions]):
 
 
 def _bundled(name: Literal["breast_cancer", "digits", "wine"]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the features ``(N, d)`` float32 and classes ``(N,)`` int64 of a table that comes with scikit-learn."""
+    """Return the features ``(N, d)`` float32 and classes ``(N,)`` int64 of a table that comes with scikit-learn.
+
+    Another scikit-learn has another ``__init__.py``: prepared data of this one are not used with it.
+    """
+    import sklearn  # takes a second of CPU, the reason why these small tables are prepared too
     from sklearn import datasets
 
+    find(Path(sklearn.__file__).parent, "__init__.py")
     rows: NDArray[np.float64]
     rows, classes = getattr(datasets, f"load_{name}")(return_X_y=True)
     return torch.from_numpy(rows).float(), torch.from_numpy(classes.astype(np.int64))
