@@ -50,6 +50,7 @@ IN_ONE_WORKER = {
     "tests/ledger/test_lease.py": "servers",
     "tests/ledger/test_db_errors.py": "servers",
     "tests/samples/test_release.py": "servers",
+    "tests/tracking/test_shared.py": "servers",
     "tests/cli/test_verbs_on_a_study.py": "trained",
     "tests/spaces/test_recipe_domains.py": "trained",
     "tests/examples/test_own_loops.py": "trained",

@@ -59,10 +59,10 @@ class Postgres:
     def url(self) -> str:
         return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
 
-    def fresh(self) -> str:
-        """The URL of a new, empty database."""
+    def fresh(self, template: str = "template1") -> str:
+        """The URL of a new database: an empty one, or a copy of the one that is named."""
         name = f"d{secrets.token_hex(6)}"
-        self.sql(f"CREATE DATABASE {name}")
+        self.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url.replace(f"/{DATABASE}", f"/{name}")
 
     @property

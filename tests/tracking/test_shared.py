@@ -12,24 +12,50 @@ from mlflow.entities import Run as MlflowRun
 
 from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.postgres import Postgres
 from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.machine.places import sqlite_uri
 from tune_vfl.outcome import Outcome
 from tune_vfl.service.projecting import show_in_mlflow
 from tune_vfl.service.repair import repair
-from tune_vfl.tracking import attached, payload
+from tune_vfl.tracking import attached, payload, store
 
 Enter = Callable[[str], None]
 
 
-@pytest.fixture(name="database")
-def _database(home: Path, tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(name="in_sqlite")
+def _in_sqlite(tmp_path: Path, empty_database: Path) -> str:
+    return sqlite_uri(Path(shutil.copy(empty_database, tmp_path / "shared.db")))
+
+
+@pytest.fixture(name="tables", scope="module")
+def _tables(postgres: Postgres) -> str:
+    """The name of a PostgreSQL database with MLflow's tables, made once: making them takes seconds."""
+    url = postgres.fresh()
+    store.client(on_psycopg(url))
+    postgres.end_sessions()  # a database is copied while nobody is connected to it
+    return url.rpartition("/")[2]
+
+
+@pytest.fixture(name="in_postgresql")
+def _in_postgresql(postgres: Postgres, tables: str) -> str:
+    return on_psycopg(postgres.fresh(tables))
+
+
+def on_psycopg(url: str) -> str:
+    """Name the driver: without a name SQLAlchemy takes psycopg2."""
+    return url.replace("postgresql://", "postgresql+psycopg://")
+
+
+@pytest.fixture(name="database", params=["in_sqlite", "in_postgresql"])
+def _database(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """One MLflow of several people."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", sqlite_uri(Path(shutil.copy(empty_database, tmp_path / "shared.db"))))
+    uri = str(request.getfixturevalue(request.param))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     for name in ("attach_settings", "attach_summary"):  # these have tests of their own
         monkeypatch.setattr(attached, name, lambda *_: None)
-    return sqlite_uri(tmp_path / "shared.db")
+    return uri
 
 
 @pytest.fixture(name="enter", params=["homes", "ledgers of a home"])
@@ -95,6 +121,8 @@ def test_two_studies_of_a_name_do_not_touch_each_other(
     assert (code, told["runs"]) == (0, mine_now)
     assert (seen(database, ids[mine]), seen(database, ids[theirs])) == ({}, before)
     enter(theirs)
+    assert [check.status for check in repair(lambda _: None)] == ["ok"]
+    assert (seen(database, ids[mine]), len(seen(database, ids[theirs]))) == ({}, len(before))
     assert run("study", "rm", "s", "--yes")[0] == 0
     assert client(database).get_experiment_by_name("s") is None, "nobody has a run in it any more"
 

@@ -24,7 +24,7 @@ from tune_vfl.data.looks import Written, as_written
 from tune_vfl.data.missing_words import missing_words
 from tune_vfl.data.options import ColumnList, MissingOptions
 from tune_vfl.data.partition import ACTIVE, Partition
-from tune_vfl.data.precision import distinct, fitted, merges, too_large
+from tune_vfl.data.precision import fitted, too_large
 from tune_vfl.data.reading.marks import is_mark, is_missing
 from tune_vfl.data.reading.numbers import as_numbers, declared_numbers
 from tune_vfl.errors import DataError
@@ -166,11 +166,9 @@ def _slips(known: pd.Series[Any], slips: Bools) -> str:
 
 def _as_numbers(x: np.ndarray[Any, np.dtype[np.float32]], written: Written) -> Written:
     """Count the values of a column of numbers as numbers: ``1`` and ``1.0`` are one."""
-    known = np.sort(x[~np.isnan(x)])
-    begins = np.flatnonzero(known[1:] != known[:-1]) + 1
-    counts = np.diff(begins, prepend=0, append=len(known))
-    common = max(int(counts.max()), len(x) - len(known)) / len(x)
-    return replace(written, distinct=len(counts) if len(known) else 0, common=common)
+    counts = np.unique(x[~np.isnan(x)], return_counts=True)[1]
+    common = max(int(counts.max(initial=0)), len(x) - int(counts.sum())) / len(x)
+    return replace(written, distinct=len(counts), common=common)
 
 
 def _encoded(
@@ -209,20 +207,13 @@ def _numeric(
             "finite in 32 bits; correct it or leave the field empty"
         )
     x = np.full(len(missing), np.nan, dtype=np.float32)
-    x[~missing] = fitted(numbers)
-    notes = _merged(numbers, x[~missing], name)
+    x[~missing], merged = fitted(numbers)
+    notes = (Note("merged", name, f"{merged[0]} of {merged[1]} values are left"),) if merged else ()
     if not missing.any():
         return EncodedColumn(x[:, None], (name,), (True,), notes)
     columns = np.stack([x, missing.astype(np.float32)], axis=1)
     notes = (Note("missing", name, f"{int(missing.sum())} of {len(missing)} rows"), *notes)
     return EncodedColumn(columns, (name, f"{name}=missing"), (True, False), notes)
-
-
-def _merged(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]], name: str) -> tuple[Note, ...]:
-    if not len(x) or np.array_equal(x, numbers) or not merges(numbers, x):
-        return ()
-    left, before = distinct(numbers, x)
-    return (Note("merged", name, f"{left} of {before} values are left"),)
 
 
 def _one_hot(texts: np.ndarray[Any, Any], missing: Bools, name: str, most: int) -> EncodedColumn:
@@ -271,11 +262,12 @@ def _encoded_columns(
     rows = len(frame)
     at_once = max(1, _CELLS // rows)
     for begin in range(0, len(columns), at_once):
-        some = columns[begin : begin + at_once]
-        cells = _looked_up(pd.concat([frame[column] for column in some], ignore_index=True), encoding)
-        for k, column in enumerate(some):
+        texts = [frame[column] for column in columns[begin : begin + at_once]]
+        cells = _looked_up(pd.concat(texts, ignore_index=True), encoding)
+        for k, values in enumerate(texts):
             here = slice(k * rows, (k + 1) * rows)
-            yield _encode(frame[column], column, where, encoding, _Cells(cells.missing[here], cells.numbers[here]))
+            own = _Cells(cells.missing[here], cells.numbers[here])
+            yield _encode(values, columns[begin + k], where, encoding, own)
 
 
 def encode_parties(

@@ -28,8 +28,8 @@ def too_large(numbers: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return ~np.isfinite(numbers) | ((sizes > LARGEST) & (typical < _OWN_UNIT))
 
 
-def fitted(numbers: Floats) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return finite numbers ``(n,)`` as float32.
+def fitted(numbers: Floats) -> tuple[np.ndarray[Any, np.dtype[np.float32]], tuple[int, int] | None]:
+    """Return finite numbers ``(n,)`` as float32, and how many different ones are left of how many if too few are.
 
     The numbers stay as they are where float32 tells them apart. Else, as with seconds since 1970, their median is
     subtracted and they are scaled by a power of two, both in float64. Columns of numbers are standardized later, so
@@ -38,26 +38,23 @@ def fitted(numbers: Floats) -> np.ndarray[Any, np.dtype[np.float32]]:
     with np.errstate(over="ignore", under="ignore"):
         plain = numbers.astype(np.float32)
     if not len(numbers) or np.array_equal(plain, numbers):
-        return plain
+        return plain, None
     if numbers.min() == numbers.max():
-        return plain if np.isfinite(plain).all() else np.zeros_like(plain)
+        return (plain if np.isfinite(plain).all() else np.zeros_like(plain)), None
     if not _loses(numbers, plain):
-        return plain
+        return plain, None
     # Scaled before it is centered, too: the difference of two huge numbers may be infinite.
     scaled = _scaled(numbers)
-    return _scaled(scaled - np.quantile(scaled, 0.5, method="lower")).astype(np.float32)
+    x = _scaled(scaled - np.quantile(scaled, 0.5, method="lower")).astype(np.float32)
+    return x, (len(np.unique(x)), len(np.unique(numbers))) if _merges(numbers, x) else None
 
 
-def distinct(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]]) -> tuple[int, int]:
-    """Return how many different values there are after the conversion and before it."""
-    return len(np.unique(x)), len(np.unique(numbers))
-
-
-def merges(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]]) -> bool:
+def _merges(numbers: Floats, x: np.ndarray[Any, np.dtype[np.float32]]) -> bool:
     """Whether the conversion of numbers to ``x`` made too many different values equal, as a part of them shows."""
     step = -(-len(numbers) // _LOOKED_AT)
     order = np.argsort(numbers[::step])  # the conversion keeps it
-    before, left = (int(np.count_nonzero(np.diff(part[::step][order]))) + 1 for part in (numbers, x))
+    rising = (part[::step][order] for part in (numbers, x))
+    before, left = (int(np.count_nonzero(part[1:] != part[:-1])) + 1 for part in rising)
     return left < (1 - _MERGED) * before
 
 
@@ -75,4 +72,4 @@ def _loses(numbers: Floats, plain: np.ndarray[Any, np.dtype[np.float32]]) -> boo
         deviation = float(numbers.std())
     if float(np.abs(numbers - plain).max()) > _ERROR * deviation:
         return True
-    return merges(numbers, plain)
+    return _merges(numbers, plain)

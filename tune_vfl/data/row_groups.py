@@ -101,19 +101,20 @@ def _following(parties: Sequence[Columns], pairs: _Pairs, but: tuple[int, str]) 
 
 
 def _equalities(columns: Columns, pairs: _Pairs) -> Iterator[tuple[str, Bools, float]]:
-    """Yield each column's name, where its two values of a pair are equal, and the share of any two rows that are."""
+    """Return each column's name, where its two values of a pair are equal, and the share of any two rows that are."""
     x = columns.x.numpy()
     first, second = x[pairs.first], x[pairs.second]
     other = second[numpy_rng(0, "row groups/chance").permutation(len(second))]
-    same, chance = (_alike(first, rows) for rows in (second, other))
-    for name, _, begin, end in file_columns(columns):
-        equal: Bools = np.all(same[:, begin:end], axis=1)
-        yield name, equal, float(np.all(chance[:, begin:end], axis=1).mean())
+    names, begins = zip(*((name, begin) for name, _, begin, _ in file_columns(columns)), strict=True)
+    same, chance = (_alike(first, rows, begins) for rows in (second, other))
+    return zip(names, same.T, chance.mean(0).tolist(), strict=True)
 
 
-def _alike(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Bools:
-    equal: Bools = (one == other) | (np.isnan(one) & np.isnan(other))
-    return equal
+def _alike(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], begins: Sequence[int]) -> Bools:
+    """Return ``(n, columns)`` where two rows are equal in all that a column, encoded from ``begins`` on, became."""
+    equal = (one == other) | (np.isnan(one) & np.isnan(other))
+    alike: Bools = np.logical_and.reduceat(equal, begins, axis=1)
+    return alike
 
 
 def _told(name: str, following: Sequence[str], looked_at: int, frame: pd.DataFrame) -> str:

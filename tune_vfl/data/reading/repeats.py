@@ -68,14 +68,17 @@ def _without(frame: pd.DataFrame, lines: Bools, path: Path, what: str) -> pd.Dat
 
 
 def _headers(frame: pd.DataFrame, path: Path) -> Bools:
+    import pandas as pd
+
     names = [_plain(name) for name in frame.columns]
     lines = np.zeros(len(frame), dtype=bool)
     if len(names) == 1:
         return lines
-    candidates = np.zeros(len(frame), dtype=bool)
     spelt = {name for own in map(str, frame.columns) for name in _cases(own)} - {""}
-    for column in frame.columns[:_FIRST]:
-        candidates |= frame[column].str.lstrip(_BYTE_ORDER_MARK).isin(spelt).to_numpy(dtype=bool)
+    # In one call: the names of thousands of columns are prepared for each anew.
+    first = pd.concat([frame[column] for column in frame.columns[:_FIRST]], ignore_index=True)
+    here = first.str.lstrip(_BYTE_ORDER_MARK).isin(spelt).to_numpy(dtype=bool)
+    candidates = here.reshape(-1, len(frame)).any(0)
     for place in np.flatnonzero(candidates).tolist():
         fields = [_plain(str(value)) for value in frame.iloc[place]]
         same = sum(field == name for field, name in zip(fields, names, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -164,11 +165,12 @@ def _check_header(path: Path, header: list[str]) -> None:
             f"{path}: the last column of the header has no name; if the lines end in a separator, remove it from "
             "all of them, else name the column"
         )
+    times = Counter(header)
     for place, name in enumerate(header, start=1):
         if not name and (place > 1 or len(header) == 1):
             raise _nameless(path, place)
-        if name and header.count(name) > 1:
-            raise DataError(f"{path}: the header names column {name!r} {header.count(name)} times; rename all but one")
+        if name and times[name] > 1:
+            raise DataError(f"{path}: the header names column {name!r} {times[name]} times; rename all but one")
 
 
 def _check_rows(path: Path, delimiter: str, header: list[str], form: TextForm, skip: int) -> int:
@@ -228,4 +230,5 @@ def _parse(path: Path, delimiter: str, header: list[str], form: TextForm, *, has
             )
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: cannot be read as a csv: {error}") from error
-    return pd.DataFrame({name: frame[name].str.strip() for name in header})
+    # As arrays: thousands of equal indexes need not be compared.
+    return pd.DataFrame({name: frame[name].str.strip().array for name in header}, copy=False)
