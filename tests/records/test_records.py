@@ -12,10 +12,11 @@ from tune_vfl.analysis.exporting import exported
 from tune_vfl.analysis.reliability import local_baseline_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.trials import Trial, not_repeated, repeats
-from tune_vfl.outcome import Outcome, drop_non_finite, read_outcome
+from tune_vfl.ledger.trials import not_repeated, repeats
+from tune_vfl.outcome import Outcome, Score, drop_non_finite, read_outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 from tune_vfl.records.measure import refuse_another, refuse_mixed
+from tune_vfl.records.rows import TrialRow
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import levels
 
@@ -198,12 +199,11 @@ def test_a_study_grows_by_trials_that_finished_since() -> None:
 
 
 def test_lost_trials_are_followed_back_and_known_as_asked_again() -> None:
+    lost, ok = Outcome.failed("preempted", "died"), Outcome(outcome="ok", utility=Score.of("auc", [0.9]), leakage=0.1)
+    ends = [(lost, None), (lost, 0), (None, 1), (lost, None), (ok, None)]
     held = [
-        Trial(0, {}, 0.0, outcome="preempted"),
-        Trial(1, {}, 0.0, outcome="preempted", retry_of=0),
-        Trial(2, {}, 0.0, retry_of=1),
-        Trial(3, {}, 0.0, outcome="preempted"),
-        Trial(4, {}, 0.0, outcome="ok"),
+        TrialRow(study="s", number=n, params={}, asked=0.0, retry_of=before, result=result)
+        for n, (result, before) in enumerate(ends)
     ]
     retry_of = {trial.number: trial.retry_of for trial in held}
     assert repeats(retry_of, 2) == [1, 0], "the latest first"
