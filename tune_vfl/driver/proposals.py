@@ -11,7 +11,7 @@ import random
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 from tune_vfl.driver.violations import violations
 from tune_vfl.ledger.ledger import Ledger, NewTrial
@@ -27,13 +27,6 @@ _CONSTRAINTS_KEY = "constraints"
 _UNWRITTEN = -1
 # After so many repeated proposals in a row a finite space is taken as exhausted.
 _PATIENCE = 20
-
-
-class Asked(NamedTuple):
-    """A trial that runs, as the ledger holds it."""
-
-    number: int
-    params: dict[str, Any]
 
 
 class Proposals:
@@ -71,7 +64,7 @@ class Proposals:
             self._remember(trial)
         self._lost = self._owed()
 
-    def ask(self, count: int, pack: str = "") -> list[Asked]:
+    def ask(self, count: int, pack: str = "") -> list[TrialRow]:
         """Start up to ``count`` trials and write them together; fewer when the space is exhausted.
 
         The budget is the caller's. A trial whose worker died is retried alone, so that it cannot kill another one. Half
@@ -129,14 +122,13 @@ class Proposals:
         self._known[key] = _UNWRITTEN
         return position, NewTrial(params, retry_of, kept)
 
-    def _begin(self, chosen: Mapping[int, NewTrial], pack: str) -> list[Asked]:
+    def _begin(self, chosen: Mapping[int, NewTrial], pack: str) -> list[TrialRow]:
         """Write trials as running, by their places in the sampler's copy."""
-        numbers = self._ledger.begin_together(list(chosen.values()), pack)
-        asked = [Asked(number, trial.params) for number, trial in zip(numbers, chosen.values(), strict=True)]
-        for (number, params), position in zip(asked, chosen, strict=True):
-            self._mirrored[number] = position
-            self._known[point_key(params)] = number
-        return asked
+        begun = self._ledger.begin_together(list(chosen.values()), pack)
+        for trial, position in zip(begun, chosen, strict=True):
+            self._mirrored[trial.number] = position
+            self._known[point_key(trial.params)] = trial.number
+        return begun
 
     def _remember(self, trial: TrialRow) -> None:
         """Copy a trial that the ledger held at the start."""

@@ -179,9 +179,9 @@ class Ledger(StudyReader):
 
     def begin(self, params: dict[str, Any], *, pack: str = "", **known: Any) -> int:
         """Store a trial as running and return its number; ``known`` are the other fields of a :class:`NewTrial`."""
-        return self.begin_together([NewTrial(params, **known)], pack)[0]
+        return self.begin_together([NewTrial(params, **known)], pack)[0].number
 
-    def begin_together(self, new: Sequence[NewTrial], pack: str = "") -> list[int]:
+    def begin_together(self, new: Sequence[NewTrial], pack: str = "") -> list[TrialRow]:
         """Store trials as running, in one transaction.
 
         Args:
@@ -189,33 +189,26 @@ class Ledger(StudyReader):
             pack: the pack that they run in.
 
         Returns:
-            Their numbers.
+            The trials as stored, in the same order.
         """
         if not new:
             return []
         count = select(func.count()).select_from(trials).where(trials.c.study == self.study.name)
-        alike = {"study": self.study.name, "pack": pack, "session": self.session, "asked": time.time()}
-        first: list[int] = []
+        alike = {"study": self.study.name, "pack": pack, "asked": time.time()}
+        begun: list[TrialRow] = []
 
         def write(connection: Connection) -> None:
             there = int(connection.execute(count).scalar_one())
-            if first and there > first[0]:
+            if begun and there > begun[0].number:
                 return  # an attempt whose answer was lost has written them: nobody else writes this study
-            first[:] = [there]
-            rows = [
-                {
-                    **alike,
-                    "number": n,
-                    "params": t.params,
-                    "retry_of": t.retry_of,
-                    "sampler": dict(t.sampler_attrs or {}),
-                }
+            begun[:] = [
+                TrialRow(number=n, params=t.params, retry_of=t.retry_of, sampler=dict(t.sampler_attrs or {}), **alike)
                 for n, t in enumerate(new, there)
             ]
-            connection.execute(insert(trials), rows)
+            connection.execute(insert(trials), [{**trial.model_dump(), "session": self.session} for trial in begun])
 
         self.place.write(write, self._lease)
-        return list(range(first[0], first[0] + len(new)))
+        return begun
 
     def tell(self, number: int, outcome: Outcome, lost: Lost | None = None) -> TrialRecord | None:
         """Store a trial's outcome; return None and change nothing when it has one already."""
