@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
-from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.analysis.exporting import exported
-from tune_vfl.analysis.reliability import local_baseline_of
+from tune_vfl.analysis.reliability import local_baseline_of, scale_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.trials import not_repeated, repeats
@@ -34,8 +33,8 @@ def test_settings_with_one_undefended_model_and_as_many_seeds_are_one_block() ->
     other = part_of("gafm", [(0.93, 0.7)], baseline=steady(0.94, 0.85, seeds=10))
     few = part_of("kdk", [outcome_of([0.9, 0.91], {"norm": [0.2, 0.3]})], attacks=["norm"])
     bare = part_of("iso", [steady(0.9, 0.0, ())], attacks=())
-    old = part_of("mid", [(0.9, 0.3)], measure=1)
-    settings = SettingsTable(campaign_of(study(), other, few, bare, old))
+    once = part_of("mid", [outcome_of([0.9], {"norm": [0.3]})])
+    settings = SettingsTable(campaign_of(study(), other, few, bare, once))
     assert [block.rows.tolist() for block in settings.blocks] == [[0, 1, 2, 3], [4], [5], [6], [7]]
     assert [block.certain for block in settings.blocks] == [True, True, True, True, False]
     assert settings.whole is None, "seeds of other numbers cannot be laid side by side"

@@ -1,4 +1,8 @@
-"""Rows of a ledger's tables, a class each: tables take their columns from here, and packed files their lines."""
+"""Rows of a ledger's tables, a class each: tables take their columns from here, and packed files their lines.
+
+A new field is a new column: it needs a step in :mod:`tune_vfl.ledger.schema`, and a default, by which packed files of
+earlier releases are read.
+"""
 
 from __future__ import annotations
 
@@ -95,20 +99,15 @@ class StudyRow(Strict):
             waiting: the number of those that are still to be started.
         """
         return StudyRecord(
-            spec=plan.spec,
-            cell=plan.cell,
+            **vars(plan),
             baseline=self.baseline,
             reference_point=self.reference_point or (0.0, 1.0),
             trials=tuple(trials),
             running=running,
             waiting=waiting,
-            measure=plan.measure,
-            confirmation=self.confirmation,
             alone=tuple(self.reference_scores.alone) if self.reference_scores else (),
+            confirmation=self.confirmation,
             cost=self.cost,
-            coverage=plan.coverage,
-            data=plan.data,
-            id=plan.id,
         )
 
 
