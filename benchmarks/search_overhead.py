@@ -34,12 +34,12 @@ import numpy as np
 import psutil
 
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
-from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.driver.api import default_sinks
 from tune_vfl.driver.campaign_run import run_study
 from tune_vfl.evaluation.coverage import coverage_of
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.records.campaigns import PlannedCampaign
+from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.service.studies import campaign_record
 from tune_vfl.spaces.named import space_of
@@ -147,10 +147,11 @@ def check_mlflow(record: StudyRecord) -> None:
 
     name = record.name
     held = Runs(name, resolve_uri(None), record.id).written  # without those that are half written
-    summary, now = held.pop(SUMMARY_KEY), front_statistics(record)
+    summary, now = held.pop(SUMMARY_KEY), Joint(CampaignRecord.of(record))
     wanted: dict[Key, dict[str, str]] = {
-        (name, "trial", t.number): payload.front_tags(now.ranks.get(t.number), knee=t.number == now.knee, joint=None)
-        for t in record.counted
+        (name, "trial", t.number): payload.front_tags(t.rank, knee=t is now.knee, joint=None)
+        for t in now.settings.trials
+        if t.outcome.outcome != "preempted"
     }
     wanted |= {(name, "preempted", t.number): {} for t in record.trials if t.outcome.outcome == "preempted"}
     found = {key: {k: v for k, v in run.tags.items() if k in payload.FRONT_TAGS} for key, run in held.items()}

@@ -8,9 +8,10 @@ from reports.describe import frontier
 from reports.frames import frame_of
 from reports.gathered import gather
 from tune_vfl.analysis.columns import values
-from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
+from tune_vfl.analysis.compromise import compromise_of
 from tune_vfl.analysis.formatting import count
-from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.analysis.joint_front import Joint
+from tune_vfl.analysis.reliability import scale_of
 from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.spaces.space import point_key
@@ -131,10 +132,9 @@ def _shown(every: Sequence[Row]) -> Iterator[Row]:
         place = compromise_of([row.point.trial.outcome for row in published], scale_of(record))
         if place is not None:
             yield published[place]
-        ranks = front_statistics(record).ranks
-        best = knee_of(record, [row.point.trial for row in rows.values() if ranks[row.point.number] == 0])
-        if best is not None and rows[best].source is None:
-            yield rows[best]
+        best = Joint(CampaignRecord.of(record)).knee
+        if best is not None and rows[best.number].source is None:
+            yield rows[best.number]
 
 
 def _lost(trials: Sequence[TrialRecord]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from reports.naming import moving_params
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.columns import texts
 
@@ -34,22 +35,23 @@ class StudyRows(NamedTuple):
 
 def study_rows(told: Story) -> StudyRows:
     """Return the texts of a study's own front, by rising leakage."""
-    info = told.info
-    shown = [*info.points, *([info.undefended] if info.undefended else [])]
+    joint = told.joint
+    moved = moving_params(joint.parts[0])
+    shown = [*joint.points, *([joint.undefended] if joint.undefended else [])]
     scores = [score for model in shown for score in model.outcome.attacks.values()]
     front = [
         {
             "key": point.name,
             "number": point.number,
-            "setting": formatting.setting(point.params, info.moved),
-            "knee": point is info.knee,
+            "setting": formatting.setting(point.params, moved),
+            "knee": point is joint.knee,
             "weak": ", ".join(point.weak),
             **_texts(point),
         }
-        for point in info.front
+        for point in joint.by_leakage
     ]
     return StudyRows(
-        undefended=_texts(info.undefended) if info.undefended else None,
+        undefended=_texts(joint.undefended) if joint.undefended else None,
         front=front,
         attacks=list(dict.fromkeys(name for m in shown for name in (*m.outcome.attacks, *m.outcome.not_needed))),
         measures=formatting.listed(list(dict.fromkeys(formatting.metric(s.metric) for s in scores))) or "none",

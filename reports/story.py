@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from reports.confirmed import again
-from reports.frontier import FrontierInfo, frontier_info
+from reports.naming import moving_params
 from tune_vfl.analysis import formatting
-from tune_vfl.analysis.not_examined import aims, untried
+from tune_vfl.analysis.joint_front import Joint
+from tune_vfl.analysis.not_examined import coverage, untried
+from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.analysis.setting import Setting
 from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import is_ordinary
@@ -21,7 +24,7 @@ class Story(NamedTuple):
     """The texts on one study.
 
     Attributes:
-        info: its frontier.
+        joint: its settings and their front.
         asked: the question; ``answer``: the answer in a sentence or two.
         failing: the failed checks, a sentence each; any of them prevents a recommendation.
         warnings: limits of the numbers that a reader must know.
@@ -29,7 +32,7 @@ class Story(NamedTuple):
         commands: ``(purpose, command line)``.
     """
 
-    info: FrontierInfo
+    joint: Joint
     asked: str
     answer: str
     failing: list[str]
@@ -40,16 +43,16 @@ class Story(NamedTuple):
 
 def story(record: StudyRecord) -> Story:
     """Write the texts on a study."""
-    info = frontier_info(record)
-    failing = [check.says[:1].upper() + check.says[1:] + "." for check in info.checks if not check.ok]
+    joint = Joint(CampaignRecord.of(record))
+    failing = [check.says[:1].upper() + check.says[1:] + "." for check in checks_of(record) if not check.ok]
     failing += _not_tried(record)
     return Story(
-        info=info,
+        joint=joint,
         asked=_asked(record),
-        answer=_nothing_recommended(info) if failing and info.knee else _answer(record, info),
+        answer=_nothing_recommended(joint) if failing and joint.knee else _answer(record, joint),
         failing=failing,
-        warnings=[*_unfinished(record), *_useless(info), *_weak(record, info), *_blind(record), *_chance(record)],
-        remarks=[*_retrained(record, info), *_upper_bounds(record), *_notes(record)],
+        warnings=[*_unfinished(record), *_useless(joint), *_weak(joint), *_blind(record), *_chance(record)],
+        remarks=[*_retrained(record), *_upper_bounds(record), *_notes(record)],
         commands=commands(record.name, record.spec.budget.trials),
     )
 
@@ -67,20 +70,21 @@ def _asked(record: StudyRecord) -> str:
 
 def secrets(records: Iterable[StudyRecord]) -> str:
     """Return the targets of the studies' attacks, in words."""
-    return formatting.listed(sorted({goal for record in records for goal in aims(record).goals}, reverse=True))
+    return formatting.listed(sorted({goal for record in records for goal in coverage(record).goals}, reverse=True))
 
 
-def _answer(record: StudyRecord, info: FrontierInfo) -> str:
-    knee = info.knee
+def _answer(record: StudyRecord, joint: Joint) -> str:
+    knee = joint.knee
     if knee is None:
         counted = formatting.count(len(record.counted), "finished trial")
         return f"No answer yet: none of {counted} came to a result." if record.counted else "No trial has finished yet."
-    share = f"{len(info.front)} of {formatting.count(len(info.points), 'measured setting')} are worth choosing from."
+    share = f"{len(joint.front)} of {formatting.count(len(joint.points), 'measured setting')} are worth choosing from."
     choice = f"The best compromise is {formatting.setting(knee.params)} (trial {knee.number})"
-    if info.undefended is None:
-        ends = f"{info.metric} {formatting.score(knee.utility)} at leakage {formatting.score(knee.leakage)}"
+    if joint.undefended is None:
+        metric = formatting.metric(joint.metric)
+        ends = f"{metric} {formatting.score(knee.utility)} at leakage {formatting.score(knee.leakage)}"
         return f"{share} {choice}: {ends}; the undefended model was not measured."
-    return f"{share} {choice}: {_cost(info, knee)} {again(record, knee.number)}".rstrip()
+    return f"{share} {choice}: {_cost(joint, knee)} {again(record, knee.number)}".rstrip()
 
 
 def _not_tried(record: StudyRecord) -> list[str]:
@@ -91,16 +95,16 @@ def _not_tried(record: StudyRecord) -> list[str]:
     return [f"Not tried: {formatting.listed(missing)}. Search with `attacks: default` before you choose."]
 
 
-def _nothing_recommended(info: FrontierInfo) -> str:
-    share = f"{len(info.front)} of {formatting.count(len(info.points), 'measured setting')} are on the front"
+def _nothing_recommended(joint: Joint) -> str:
+    share = f"{len(joint.front)} of {formatting.count(len(joint.points), 'measured setting')} are on the front"
     return f"Nothing is recommended while a check fails. {share}."
 
 
-def _cost(info: FrontierInfo, knee: Setting) -> str:
-    known = info.undefended
+def _cost(joint: Joint, knee: Setting) -> str:
+    known, metric = joint.undefended, formatting.metric(joint.metric)
     assert known is not None  # noqa: S101 - the caller has checked
     change, gain = knee.utility - known.utility, known.leakage - knee.leakage
-    costs = f"costs {-change:.3f} {info.metric}" if change < 0 else f"costs no {info.metric}"
+    costs = f"costs {-change:.3f} {metric}" if change < 0 else f"costs no {metric}"
     brings = f"takes leakage from {known.leakage:.3f} to {knee.leakage:.3f}"
     if gain <= 0:
         brings = f"does not lower leakage ({known.leakage:.3f} undefended, {knee.leakage:.3f} with it)"
@@ -117,36 +121,36 @@ def _unfinished(record: StudyRecord) -> list[str]:
     return [f"This study is not finished: {owed} still owed, and the front may move."]
 
 
-def _useless(info: FrontierInfo) -> list[str]:
+def _useless(joint: Joint) -> list[str]:
     """Warn of settings no more useful than a guess, which needs no federation."""
-    found = [p for p in info.front if p.utility <= info.guess_utility]
+    found = [p for p in joint.by_leakage if p.utility <= joint.reference[0]]
     if not found:
         return []
     numbers = formatting.listed([str(n) for n in sorted(p.number for p in found)])
     trials, are = ("trials", "are") if len(found) > 1 else ("trial", "is")
-    knee = " That is so of the knee too: choose another setting, or none." if info.knee in found else ""
+    knee = " That is so of the knee too: choose another setting, or none." if joint.knee in found else ""
     what = f"{trials} {numbers} of the front {are} as useful as a constant answer or less"
-    return [f"No better than a guess: {what} ({info.metric} {info.guess_utility:.3f}).{knee}"]
+    return [f"No better than a guess: {what} ({formatting.metric(joint.metric)} {joint.reference[0]:.3f}).{knee}"]
 
 
-def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
+def _weak(joint: Joint) -> list[str]:
     """Warn of weak attacks, whose small success is no evidence for the defense."""
     found = []
-    for name in dict.fromkeys(name for p in info.front for name in p.weak):
-        numbers = sorted(p.number for p in info.front if name in p.weak)
+    for name in dict.fromkeys(name for p in joint.by_leakage for name in p.weak):
+        numbers = sorted(p.number for p in joint.by_leakage if name in p.weak)
         trials = f"trial{'s' if len(numbers) > 1 else ''} {formatting.listed([str(n) for n in numbers])}"
         found.append(
             f"Attack too weak: {name} on {trials} of the front found less than the same attack finds "
             "on a model that was never trained. "
             "That says that the attack is too weak there, not that the defense is good."
         )
-    knee = info.knee
+    knee = joint.knee
     if knee and knee.weak and len(knee.weak) == len(knee.outcome.attacks):
         found.insert(0, "Every attack was too weak at the knee: its leakage says nothing about the defense.")
-    if info.undefended and info.undefended.leakage < NOTHING_TO_PROTECT:
+    if joint.undefended and joint.undefended.leakage < NOTHING_TO_PROTECT:
         found.insert(
             0,
-            f"The attacks find almost nothing even in the undefended model (leakage {info.undefended.leakage:.3f}): "
+            f"The attacks find almost nothing even in the undefended model (leakage {joint.undefended.leakage:.3f}): "
             "this study cannot tell good settings from bad ones. Use stronger attacks or more auxiliary labels.",
         )
     return found
@@ -154,7 +158,7 @@ def _weak(record: StudyRecord, info: FrontierInfo) -> list[str]:
 
 def _blind(record: StudyRecord) -> list[str]:
     """Warn of a defense of gradients that was attacked through gradients alone."""
-    if not aims(record).gradients_alone:
+    if not coverage(record).gradients_alone:
         return []
     names = [a.name for a in record.cell.attacks]
     return [
@@ -172,9 +176,9 @@ def _chance(record: StudyRecord) -> list[str]:
     return ["One seed: there are no error bars, and small differences between settings are chance."]
 
 
-def _retrained(record: StudyRecord, info: FrontierInfo) -> list[str]:
+def _retrained(record: StudyRecord) -> list[str]:
     """Describe the undefended model's training, where the search varies training or model."""
-    names = [n for n in info.moved if is_ordinary(n)]
+    names = [n for n in moving_params(record) if is_ordinary(n)]
     if not names:
         return []
     from tune_vfl.spaces.recipe import own_values

@@ -8,7 +8,7 @@ from reports.confirmed import confirmed_frame
 from reports.frames import frame_of
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.columns import values
-from tune_vfl.analysis.front_statistics import front_statistics
+from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.machine.visible_text import visible
@@ -36,9 +36,8 @@ def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point, by rising leakage within a study."""
     rows: list[dict[str, Any]] = []
     for study in records:
-        knee = front_statistics(study).knee
-        front = sorted(SettingsTable(CampaignRecord.of(study)).front(), key=lambda p: (p.leakage, p.number))
-        rows += [values(point, _FRONT, knee=point.number == knee) for point in front]
+        joint = Joint(CampaignRecord.of(study))
+        rows += [values(point, _FRONT, knee=point is joint.knee) for point in joint.by_leakage]
     return frame_of(rows, columns=_columns(rows, ["study", "number", "knee", "utility", "leakage"]))
 
 
@@ -46,9 +45,7 @@ def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per finished trial, preempted ones included, by number within a study."""
     rows: list[dict[str, Any]] = []
     for study in records:
-        ranks = front_statistics(study).ranks
-        trials = SettingsTable(CampaignRecord.of(study)).trials
-        rows += [values(trial, _TRIALS, rank=ranks.get(trial.number)) for trial in trials]
+        rows += [values(trial, _TRIALS) for trial in SettingsTable(CampaignRecord.of(study)).trials]
     frame = frame_of(rows, columns=_columns(rows, ["study", "number", "outcome", "reason", "rank"]))
     whole = [c for c in ("rank", "retry_of") if c in frame]
     return frame.astype(dict.fromkeys(whole, "Int64"))
@@ -73,8 +70,7 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point and attack, and per attack on the undefended model (no number)."""
     rows: list[dict[str, Any]] = []
     for record in records:
-        now = front_statistics(record)
-        ends = [(t.number, t.outcome) for t in record.ok if now.ranks[t.number] == 0]
+        ends = [(row.number, row.outcome) for row in SettingsTable(CampaignRecord.of(record)).rows if row.on_front]
         undefended = [(None, record.baseline)] if record.baseline else []
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
     names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "floor_by", "guess", "r_lower"]

@@ -62,12 +62,11 @@ class AttackScore(Score):
 
     Attributes:
         advantage: ``(mean success - floor) / (1 - floor)``, clipped to [0, 1].
-        advantages: one a seed, signed and never clipped, whose mean is the advantage before clipping; empty in an
-            outcome of measure 1.
+        advantages: one a seed, signed and never clipped, whose mean is the advantage before clipping.
         advantage_std: sample standard deviation over the seeds of ``advantage`` before clipping.
         floor: the best success that needs no message (mean over seeds): of an attack on labels the best that its party
             reaches by itself, by whatever attack; of one on features the larger of the guess and ``r_lower``.
-        floors: one a seed; empty in an outcome of measure 1.
+        floors: one a seed.
         floor_by: what reaches the floor, such as ``guess`` or ``pmc on an untrained model``; empty before measure 6,
             when each attack had the larger of the guess and its own ``r_lower``.
         noise: the standard deviation that the success of one seed has around the floor where there is nothing to find,
@@ -78,7 +77,7 @@ class AttackScore(Score):
         variant: the variant that the success belongs to; ``chosen`` where the attacker's own validation picks one of
             several, another one in another seed or draw.
         candidates: success by seed of everything that the attacker may commit to: its variants, those among which it
-            can choose as ``chosen``; empty in an outcome of measure 1.
+            can choose as ``chosen``.
         variants: every variant by name; each with ``metric, mean, std, values`` and what was measured beside it.
         upper_bound: the attacker could not have picked this variant, or uses an oracle.
         p_value: how often permuted labels score as well, over the seeds and all that the attacker may choose among:
@@ -143,8 +142,8 @@ class Outcome(BaseModel):
         utility_variance: how far each seed's utility would move on other test rows, from the rows alone; empty where
             the metric has no formula.
         rows_shared: how much of that the spread over seeds lacks: 1 where all seeds share their test rows, else the
-            share of the rows that a seed tests on; 0 in an outcome of measure 1.
-        rarest_in_test: the fewest test rows that a class has with any seed; None in an outcome of measure 1.
+            share of the rows that a seed tests on.
+        rarest_in_test: the fewest test rows that a class has with any seed.
         utility_before_end: each seed's utility when 90% of the steps were done; only of the undefended model.
         training_utility: each seed's utility on its training rows; empty in a search, which does not measure it, and
             in a horizontal federation.

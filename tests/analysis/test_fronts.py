@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.campaigns import attack_of, campaign_of, confirmed, outcome_of, part_of, steady
+from tune_vfl.analysis.compromise import knee_of
 from tune_vfl.analysis.formatting import count, listed, metric, number, score, setting, short, short_span, span
-from tune_vfl.analysis.joint_compromise import joint_knee_of
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import unexamined
 from tune_vfl.analysis.summary import frontier
@@ -33,24 +33,24 @@ def test_of_what_stayed_the_middle_of_those_that_fresh_seeds_cannot_tell_apart()
         confirmed(parts[0], {n: (*points[n], True) for n in range(2)}),
         confirmed(parts[1], {0: (*points[2], True)}),
     )
-    assert joint_knee_of(joint_of(campaign_of(*again)).settings, [0, 1, 2]) == 1, "two near ones: that of less leakage"
+    assert knee_of(joint_of(campaign_of(*again)).settings, [0, 1, 2]) == 1, "two near ones: that of less leakage"
     error = math.hypot(0.004 / 0.2, 0.02 / 0.9) / 1.645
     assert 0.01 < error < 0.03
     for share, best in ((0.9, 1), (1.1, 0)):
         moved = (points[0], (points[0][0] + 0.2 * (-share * error - 0.1 / 0.9), 0.20), points[2])
         laplace = confirmed(parts[0], {n: (*moved[n], True) for n in range(2)})
-        assert joint_knee_of(joint_of(campaign_of(laplace, again[1])).settings, [0, 1, 2]) == best
+        assert knee_of(joint_of(campaign_of(laplace, again[1])).settings, [0, 1, 2]) == best
     lone = confirmed(part_of("laplace", LAPLACE), {0: (0.94, 0.6, True), 1: (0.9, 0.3, True)})
     assert lone.confirmation is not None
     named = replace(lone, confirmation=lone.confirmation.model_copy(update={"knee": 1}))
-    assert joint_knee_of(joint_of(campaign_of(named)).settings, [0, 1, 2]) == 1, "a lone study's confirmation names it"
+    assert knee_of(joint_of(campaign_of(named)).settings, [0, 1, 2]) == 1, "a lone study's confirmation names it"
 
 
 def test_without_a_scale_what_stayed_has_the_knee_of_its_own_front() -> None:
     points = [(0.94, 0.9), (0.93, 0.2), (0.7, 0.1)]
     parts = [part_of(d, points[k : k + 2], baseline=None, alone=()) for d, k in (("laplace", 0), ("kdk", 1))]
     again = [confirmed(p, {n: (*points[k + n], True) for n in range(2)}) for k, p in enumerate(parts)]
-    knee = joint_knee_of(joint_of(campaign_of(*again)).settings, [0, 1, 2, 3])
+    knee = knee_of(joint_of(campaign_of(*again)).settings, [0, 1, 2, 3])
     assert knee in {1, 2}, "the bend, not an end"
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tests.helpers.studies import made_up_study
-from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, in_order
+from tune_vfl.analysis.hypervolume_history import HypervolumeHistory, in_order
 from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.evaluation.certainty import certainties
+from tune_vfl.metrics import pareto
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import CONFIRMATION_SCHEMA
@@ -61,19 +62,16 @@ def test_trials_without_a_result_count_and_have_no_place_on_it() -> None:
     assert (nothing.points, nothing.front, nothing.knee, nothing.hypervolume) == ((), (), None, 0.0)
 
 
-@pytest.mark.parametrize("measure", [1, MEASURE])
-def test_a_lone_study_is_what_it_was(measure: int) -> None:
-    record = replace(made_up_study(), measure=measure)
-    joint, now = joint_of(CampaignRecord.of(record)), front_statistics(record)
-    assert tuple(p.number for p in joint.front) == now.front
-    assert joint.knee is not None
-    assert joint.knee.number == now.knee
-    assert joint.hypervolume == pytest.approx(now.hypervolume)
+def test_a_single_study_is_a_campaign_of_one() -> None:
+    record = made_up_study()
+    joint = joint_of(CampaignRecord.of(record))
+    points = [t.outcome.objectives for t in record.ok]
+    assert {p.objectives for p in joint.front} == {p for p, on in zip(points, pareto.front(points), strict=True) if on}
+    assert joint.hypervolume == pytest.approx(pareto.hypervolume(points, record.reference_point))
     history = HypervolumeHistory(record.reference_point).follow(in_order(record.trials))
     assert [s.hypervolume for s in joint.history] == history
-    if measure == MEASURE:
-        found = certainties([t.outcome for t in record.ok], record.baseline)
-        assert {p.number: p.sure for p in joint.points} == {t.number: c for t, c in zip(record.ok, found, strict=True)}
+    found = certainties([t.outcome for t in record.ok], record.baseline)
+    assert {p.number: p.sure for p in joint.points} == {t.number: c for t, c in zip(record.ok, found, strict=True)}
 
 
 def test_studies_learn_from_each_other_what_is_usual_for_seeds() -> None:

@@ -5,11 +5,10 @@ import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of
 from tune_vfl.analysis.alternatives import rivals
-from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
-from tune_vfl.analysis.reliability import checks_of, local_baseline_of
+from tune_vfl.analysis.reliability import checks_of, local_baseline_of, scale_of
 from tune_vfl.analysis.summary import frontier, study_summary
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord

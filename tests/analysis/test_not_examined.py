@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.analysis.joint_front import joint_of
-from tune_vfl.analysis.not_examined import aims, checks_by_study, checks_together, coverage, unexamined, untried
+from tune_vfl.analysis.not_examined import checks_by_study, checks_together, coverage, unexamined, untried
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.driver.planning import planned
 from tune_vfl.evaluation.coverage import Coverage, coverage_of
 from tune_vfl.records.campaigns import Skipped
-from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spec.cell import MEASURE
 
 POINTS = ((0.9, 0.3), (0.8, 0.2))
@@ -25,7 +24,6 @@ def test_attacks_of_a_competent_adversary_that_were_not_run() -> None:
     assert all(ATTACKS[name].in_default is not None for name in missing)
     assert not any(ATTACKS[name].capabilities.acts for name in missing)
     assert untried(part_of("laplace", POINTS)) == (), "the portfolio holds them all"
-    assert untried(replace(few, measure=1)) == ()
     assert untried(part_of("laplace", POINTS, default=False, attacks=["somebody_s_own"])) == ()
     assert untried(part_of("somebody_s_own", POINTS, default=False)) == ()
 
@@ -58,8 +56,9 @@ def test_listed_attackers_are_looked_at_and_named_no_more() -> None:
 def test_a_decision_needs_no_torch() -> None:
     code = (
         "import sys; from tests.helpers.campaigns import campaign_of, part_of; "
-        "from tune_vfl.analysis.summary import summary; "
-        "campaign = campaign_of(part_of('laplace', [(0.9, 0.3), (0.8, 0.2)]), constraints={'leakage': 0.25}); "
+        "from tune_vfl.analysis.summary import summary; from tune_vfl.evaluation.coverage import Coverage; "
+        "part = part_of('laplace', [(0.9, 0.3), (0.8, 0.2)], coverage=Coverage(goals=('labels',))); "
+        "campaign = campaign_of(part, constraints={'leakage': 0.25}); "
         "found = summary(campaign); "
         "assert found['decisions']['breast_cancer']['number'] == 1; sys.exit('torch' in sys.modules)"
     )
@@ -85,10 +84,7 @@ def test_what_was_kept_when_it_was_planned_is_not_worked_out_again() -> None:
     kept = Coverage(untried=("spectral",), acts=True, goals=("labels",))
     assert untried(replace(few, coverage=kept)) == ("spectral",)
     assert coverage(replace(few, coverage=kept)) is kept
-    assert untried(replace(few, coverage=kept, measure=1)) == ()
-    assert aims(replace(few, coverage=kept)) is kept
-    earlier = replace(few, coverage=kept.model_copy(update={"goals": ()}))
-    assert aims(earlier) == coverage_of(few.spec, few.cell), "kept before its goals were"
+    assert coverage(few) == coverage_of(few.spec, few.cell)
 
 
 def test_a_planned_study_keeps_which_attackers_it_stands_for() -> None:
@@ -98,5 +94,3 @@ def test_a_planned_study_keeps_which_attackers_it_stands_for() -> None:
     assert study.as_held().coverage == study.coverage
     assert study.coverage is not None
     assert "pmc" in study.coverage.untried
-    older = {name: value for name, value in study.dumped().items() if name != "coverage"}
-    assert PlannedStudy.read(older).coverage is None

@@ -8,7 +8,6 @@ import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, part_of
 from tune_vfl.analysis.exporting import export
-from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.select import select
 from tune_vfl.analysis.summary import frontier, summary
@@ -126,11 +125,6 @@ def test_what_is_not_there_is_said() -> None:
     for by in ("leakage", "utility=>1", "loss<=1 and leakage<=1", "attacks.pmc<=1"):
         with pytest.raises(UsageError):
             select(lone, by)
-
-
-def test_the_knee_of_a_study_is_the_same_in_its_statistics() -> None:
-    record = part_of("laplace", LAPLACE)
-    assert select(CampaignRecord.of(record), "knee").trial.number == front_statistics(record).knee
 
 
 def test_confirmed_settings_are_taken_where_any_meets_the_conditions() -> None:

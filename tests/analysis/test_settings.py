@@ -59,12 +59,11 @@ def test_intervals_are_given_in_the_order_of_settings_whatever_block_they_are_in
         assert sure.leakage_interval[0] < leakage < sure.leakage_interval[1]
 
 
-def test_of_a_study_that_was_measured_otherwise_nothing_is_sure_and_nothing_is_undecided() -> None:
-    settings = SettingsTable(campaign_of(part_of("laplace", POINTS, measure=1)))
+def test_from_one_seed_nothing_is_sure_and_nothing_is_undecided() -> None:
+    settings = SettingsTable(campaign_of(one_seed(*POINTS)))
     assert [s.leakage_worst_seed for s in settings.sure] == [pytest.approx(x) for _, x in POINTS]
     assert {(s.utility_interval, s.leakage_interval, s.undecided) for s in settings.sure} == {(None, None, False)}
     assert settings.advantage_interval(0, "norm") is None
-    assert SettingsTable(campaign_of(one_seed(*POINTS))).advantage_interval(0, "norm") is None
     bare = part_of("iso", [steady(u, 0.0, ()) for u, _ in BARE], attacks=())
     assert SettingsTable(campaign_of(bare)).advantage_interval(0, "norm") is None
 
@@ -164,12 +163,11 @@ def test_a_candidate_that_a_setting_has_not_is_stood_in_for_by_another_of_its_ow
     assert successes[0].mean(1) == pytest.approx([0.5 + x / 2 for _, x in POINTS])
 
 
-def test_an_attack_is_taken_at_its_word_from_one_seed_and_of_older_studies() -> None:
-    for part in (one_seed(*POINTS), part_of("laplace", POINTS, measure=1)):
-        for what, expected in (("advantage", [x for _, x in POINTS]), ("success", [0.5 + x / 2 for _, x in POINTS])):
-            found = bounds_of(part).of(f"attacks.norm.{what}")
-            assert found.value == pytest.approx(expected)
-            assert found.bound == pytest.approx(expected)
+def test_an_attack_is_taken_at_its_word_from_one_seed() -> None:
+    for what, expected in (("advantage", [x for _, x in POINTS]), ("success", [0.5 + x / 2 for _, x in POINTS])):
+        found = bounds_of(one_seed(*POINTS)).of(f"attacks.norm.{what}")
+        assert found.value == pytest.approx(expected)
+        assert found.bound == pytest.approx(expected)
 
 
 # Selecting

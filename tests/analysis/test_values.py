@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, chosen, confirmed, outcome_of, part_of, steady
+from tests.helpers.fronts import front_of, knee_of, ranks_of
 from tune_vfl.analysis.bounds import Bounds
-from tune_vfl.analysis.compromise import compromise_of, knee_of, scale_of
-from tune_vfl.analysis.front_statistics import HypervolumeHistory, front_statistics, in_order
-from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of
+from tune_vfl.analysis.compromise import compromise_of
+from tune_vfl.analysis.hypervolume_history import HypervolumeHistory, in_order
+from tune_vfl.analysis.joint_front import Joint
+from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of, scale_of
 from tune_vfl.analysis.selection import Condition, parse
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
@@ -120,12 +122,11 @@ def test_what_is_best_among_those_that_meet_conditions() -> None:
 
 
 def test_ranks_front_and_hypervolume_of_a_study() -> None:
-    now = front_statistics(study())
-    assert now.ranks == {0: 0, 1: 0, 2: 0, 3: 1}
-    assert now.front == (0, 1, 2), "by falling utility"
+    assert ranks_of(study()) == {0: 0, 1: 0, 2: 0, 3: 1}
+    assert front_of(study()) == (0, 1, 2), "by falling utility"
     area = (0.94 - 0.9) * 0.4 + (0.9 - 0.8) * 0.7 + (0.8 - 0.5) * 0.75
-    assert now.hypervolume == pytest.approx(area)
-    assert front_statistics(part_of("laplace", [])).knee is None
+    assert Joint(CampaignRecord.of(study())).hypervolume == pytest.approx(area)
+    assert knee_of(part_of("laplace", [])) is None
 
 
 def test_the_hypervolume_grows_in_the_order_in_which_trials_finished() -> None:
@@ -168,7 +169,7 @@ def test_a_compromise_is_weighed_between_the_party_alone_and_the_undefended_mode
     named = confirmed(study(), {2: (0.8, 0.2, True)})
     assert named.confirmation is not None
     with_knee = replace(named, confirmation=named.confirmation.model_copy(update={"knee": 2}))
-    assert knee_of(with_knee, list(study().trials)) == 2
+    assert knee_of(with_knee) == 2
 
 
 # Trust
@@ -243,7 +244,6 @@ def test_checks_and_intervals_of_a_study() -> None:
     assert [s.sure for s in settings.rows] == certainties([t.outcome for t in record.ok], record.baseline)
     assert settings.baseline.sure == certainties([record.baseline])[0]
     assert checks_of(record)
-    assert checks_of(replace(record, measure=1)) == ()
     missing = checks_of(replace(record, baseline=Outcome.failed("oom", "full")))
     assert [(c.name, c.ok) for c in missing] == [("undefended", False)]
     assert SettingsTable(CampaignRecord.of(replace(record, baseline=None))).baseline is None

@@ -165,7 +165,7 @@ SPECS: dict[str, tuple[dict[str, Any] | bytes, list[str]]] = {
     ),
     "unknown metric": ({"dataset": csv(metric="aucc")}, ["metric", "'auc'", "got 'aucc'"]),
     "attack for another mode": ({"attacks": ["direct"]}, ["'direct'", "model.top=none makes it nosplit"]),
-    "a race": ({"allocation": "race"}, ["allocation: expected even", "leave the line out", "got 'race'"]),
+    "a race": ({"allocation": "race"}, ["allocation: input should be 'even'", "got 'race'"]),
     "study with a path for a name": (
         {"study": "../x"},
         ["study: expected a name of at most 120 letters", "write x", "got '../x'"],

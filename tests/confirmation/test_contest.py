@@ -33,7 +33,7 @@ def contest_of(seeds: int = 5, **fields: Any) -> Contest:
 def test_the_front_takes_part_and_its_likeliest_neighbors_do() -> None:
     # A second parameter that only wastes utility: its settings lie behind the front, the nearest first.
     contest = contest_of()
-    assert {t.setting for t in contest.points[: len(contest.front)]} == contest.front
+    assert {t.key for t in contest.points[: len(contest.front)]} == contest.front
     assert len(contest.points) - len(contest.front) <= 5
     assert len(contest.front) == len(SCALES), "without waste every setting is on the curve"
 
@@ -128,7 +128,7 @@ def test_a_setting_that_diverges_takes_no_more_seeds_and_stops_nothing() -> None
 
 def test_what_failed_in_this_run_is_not_asked_again_in_it() -> None:
     contest = contest_of()
-    gone = contest.points[0].setting
+    gone = contest.points[0].key
     assert gone not in {(study, n) for study, n, _ in contest.missing(contest.plan({}, [gone]), {}, [gone])}
 
 

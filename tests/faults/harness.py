@@ -19,9 +19,9 @@ import pytest
 
 from tests.faults.driver import search
 from tests.faults.mlflow_server import Server
+from tests.helpers.fronts import ranks_of
 from tests.helpers.ready import Program, start
 from tests.helpers.simulated import Simulation, closed_form
-from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.studies import StudyRecord
@@ -199,4 +199,4 @@ def check_mlflow(server: Server, record: StudyRecord) -> None:
         t.number: pytest.approx(t.outcome.objectives[0]) for t in record.ok
     }
     front = {n for n, r in held.items() if r.data.tags["tune_vfl.pareto"] == "true"}
-    assert front == {n for n, rank in front_statistics(record).ranks.items() if rank == 0}
+    assert front == {n for n, rank in ranks_of(record).items() if rank == 0}

@@ -15,6 +15,7 @@ from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import ConfirmedAttack, ConfirmedNumber, ConfirmedPoint, UndefendedModel
 from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.spaces.space import Space
 from tune_vfl.spec import Named, StudySpec, Training
 from tune_vfl.spec.cell import Cell
 
@@ -101,8 +102,8 @@ def part_of(
     )
     trials = tuple(_trial(n, o, later) for n, o in enumerate(outcomes))
     baseline = steady(*UNDEFENDED, attacks, seeds=10)
-    record = StudyRecord(spec, cell, baseline, (GUESS, 1.0), trials, alone=(0.75,) * 10)
-    return replace(record, **fields)
+    measured = {"baseline": baseline, "reference_point": (GUESS, 1.0), "trials": trials, "alone": (0.75,) * 10}
+    return replace(StudyRecord(spec=spec, cell=cell, space=Space(), **measured), **fields)
 
 
 def _trial(number: int, found: Outcome | tuple[float, float], later: float) -> TrialRecord:

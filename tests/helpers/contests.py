@@ -14,7 +14,7 @@ from tune_vfl.driver.undefended import undefended
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.records.confirmations import Confirmation, SeedRecord, records_of
-from tune_vfl.records.joint_confirmation import Setting
+from tune_vfl.records.joint_confirmation import SettingKey
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.cell import References
 
@@ -64,7 +64,7 @@ def measure(contest: Contest, place: Place, noise: float = 0.02, **options: Any)
     return records_of(outcome, (seed,), References())[seed]
 
 
-def answered(contest: Contest, held: Held, failed: Mapping[Setting, str] | None = None) -> Confirmation:
+def answered(contest: Contest, held: Held, failed: Mapping[SettingKey, str] | None = None) -> Confirmation:
     """Return the answer of a contest's first study."""
     return answer_of(Table(contest, held, failed), contest.studies[0].name)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tune_vfl.outcome import AttackScore, Outcome, OutcomeName, Score
 from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.spaces.space import Space
 from tune_vfl.spec import Named, StudySpec, Training
 from tune_vfl.spec.cell import Cell
 
@@ -110,4 +111,6 @@ def made_up_study(
         num_classes=2,
         mode="split",
     )
-    return StudyRecord(spec, cell, made_up_outcome(0.965, 0.97), (GUESS, 1.0), tuple(listed), id=STUDY_ID)
+    undefended = made_up_outcome(0.965, 0.97)
+    measured = {"baseline": undefended, "reference_point": (GUESS, 1.0), "trials": tuple(listed)}
+    return StudyRecord(spec=spec, cell=cell, space=Space(), id=STUDY_ID, **measured)

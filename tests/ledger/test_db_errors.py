@@ -87,7 +87,7 @@ def test_a_lost_answer_doubles_nothing_and_loses_nothing(
         for number in (0, 2):
             armed = ["begin"]
             pack = [NewTrial({"scale": 0.01 * (number + 1)}), NewTrial({"scale": 0.01 * (number + 2)})]
-            assert ledger.begin_together(pack) == [number, number + 1]
+            assert [trial.number for trial in ledger.begin_together(pack)] == [number, number + 1]
             armed = ["tell"]
             record = told(ledger, number)
             assert record is not None, "it is this session's own trial"

@@ -59,7 +59,7 @@ def test_a_pack_is_written_whole_or_not_at_all(home):
     assert ledger.record().running == 0
     with closing(sqlite3.connect(home / "ledger.db")) as database:
         database.execute("DROP TRIGGER harm")
-    assert ledger.begin_together(pack, "p") == [0, 1, 2]
+    assert [trial.number for trial in ledger.begin_together(pack, "p")] == [0, 1, 2]
     assert ledger.begin({"scale": 0.04}) == 3
     assert ledger.begin_together([]) == []
     assert [t.params["scale"] for t in ledger.trials()] == [0.01, 0.02, 0.03, 0.04]

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
-from tune_vfl.analysis.compromise import scale_of
 from tune_vfl.analysis.exporting import exported
-from tune_vfl.analysis.reliability import local_baseline_of
+from tune_vfl.analysis.reliability import local_baseline_of, scale_of
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.trials import Trial, not_repeated, repeats
-from tune_vfl.outcome import Outcome, drop_non_finite, read_outcome
+from tune_vfl.ledger.trials import not_repeated, repeats
+from tune_vfl.outcome import Outcome, Score, drop_non_finite, read_outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 from tune_vfl.records.measure import refuse_another, refuse_mixed
+from tune_vfl.records.rows import TrialRow
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import levels
 
@@ -33,8 +33,8 @@ def test_settings_with_one_undefended_model_and_as_many_seeds_are_one_block() ->
     other = part_of("gafm", [(0.93, 0.7)], baseline=steady(0.94, 0.85, seeds=10))
     few = part_of("kdk", [outcome_of([0.9, 0.91], {"norm": [0.2, 0.3]})], attacks=["norm"])
     bare = part_of("iso", [steady(0.9, 0.0, ())], attacks=())
-    old = part_of("mid", [(0.9, 0.3)], measure=1)
-    settings = SettingsTable(campaign_of(study(), other, few, bare, old))
+    once = part_of("mid", [outcome_of([0.9], {"norm": [0.3]})])
+    settings = SettingsTable(campaign_of(study(), other, few, bare, once))
     assert [block.rows.tolist() for block in settings.blocks] == [[0, 1, 2, 3], [4], [5], [6], [7]]
     assert [block.certain for block in settings.blocks] == [True, True, True, True, False]
     assert settings.whole is None, "seeds of other numbers cannot be laid side by side"
@@ -198,12 +198,11 @@ def test_a_study_grows_by_trials_that_finished_since() -> None:
 
 
 def test_lost_trials_are_followed_back_and_known_as_asked_again() -> None:
+    lost, ok = Outcome.failed("preempted", "died"), Outcome(outcome="ok", utility=Score.of("auc", [0.9]), leakage=0.1)
+    ends = [(lost, None), (lost, 0), (None, 1), (lost, None), (ok, None)]
     held = [
-        Trial(0, {}, 0.0, outcome="preempted"),
-        Trial(1, {}, 0.0, outcome="preempted", retry_of=0),
-        Trial(2, {}, 0.0, retry_of=1),
-        Trial(3, {}, 0.0, outcome="preempted"),
-        Trial(4, {}, 0.0, outcome="ok"),
+        TrialRow(study="s", number=n, params={}, asked=0.0, retry_of=before, result=result)
+        for n, (result, before) in enumerate(ends)
     ]
     retry_of = {trial.number: trial.retry_of for trial in held}
     assert repeats(retry_of, 2) == [1, 0], "the latest first"

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from reports.frontier import frontier_info
 from reports.page import write_report
+from reports.story import story
 from tests.helpers.campaigns import campaign_of, part_of
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.mounts import among_own_mounts
@@ -85,7 +85,7 @@ def test_a_report_has_every_file(report):
 def test_the_page_shows_each_study_and_every_front_point(report):
     text = report.read_text(encoding="utf-8")
     for record in (made_up_study(), made_up_study(name="other", defense="marvell", shift=2.0)):
-        for point in frontier_info(record).front:
+        for point in story(record).joint.front:
             assert f'<tr data-trial="{record.name}#{point.number}"' in text
 
 

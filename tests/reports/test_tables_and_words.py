@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reports.frontier import frontier_info
 from reports.page import write_report
 from reports.story import secrets, story
 from reports.tables import attacks_frame, cap_frame, tables
@@ -90,7 +89,7 @@ def test_the_label_party_alone_is_a_line_and_what_settings_keep_of_the_gain_a_co
     record = by_all(study_of((0.90, 0.80), (0.88, 0.62)))
     gain = [v - 0.1 for v in record.baseline.utility.values]
     whole = replace(record, alone=tuple(gain))
-    alone = frontier_info(whole).points[0].table.alone
+    alone = story(whole).joint.points[0].table.alone
     assert (alone.utility, alone.gain) == pytest.approx((0.865, 0.1))
     assert alone.kept(0.90) == pytest.approx(0.35)
     page = write_report([whole], tmp_path / "report").read_text(encoding="utf-8")
@@ -98,7 +97,7 @@ def test_the_label_party_alone_is_a_line_and_what_settings_keep_of_the_gain_a_co
     assert '<td class="n">35%</td>' in page
     nothing = replace(record, alone=tuple(record.baseline.utility.values))
     assert any("nothing to protect it for" in said for said in story(nothing).failing)
-    assert frontier_info(nothing).points[0].gain_kept is None
+    assert story(nothing).joint.points[0].gain_kept is None
     worse = replace(record, alone=tuple(v + 0.02 for v in record.baseline.utility.values))
     assert any("can be worse than none; try fewer epochs" in said for said in story(worse).failing)
 

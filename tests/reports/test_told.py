@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports.frontier import frontier_info
 from reports.rows import study_rows
 from reports.story import commands, options, story
 from reports.tables import attacks_frame, outcomes_frame, table_files, table_text, to_latex, to_markdown, trials_frame
@@ -31,7 +30,7 @@ def test_the_question_and_the_answer_with_its_numbers() -> None:
         "Which setting of laplace protects the labels of breast_cancer from norm and pmc at the least cost in AUC? "
         "Model mlp, each setting measured with 3 seeds."
     )
-    knee = told.info.knee
+    knee = told.joint.knee
     assert knee is not None
     low, high = knee.leakage_interval or (0.0, 0.0)
     assert told.answer == (
@@ -131,14 +130,14 @@ def test_a_study_s_own_front_as_texts() -> None:
     rows = study_rows(told)
     assert [r["number"] for r in rows.front] == [1, 0], "by rising leakage, and what lies behind is left out"
     first = rows.front[0]
-    sure = told.info.points[1].sure
+    sure = told.joint.points[1].sure
     low, high = sure.utility_interval or (0.0, 0.0)
     assert first["utility"] == f"0.900 ({low:.3f} to {high:.3f})"
     assert (first["key"], first["setting"], first["gain_kept"]) == ("camp-breast_cancer-laplace#1", "scale=2", "75%")
     assert first["leakage_worst_seed"] == f"{sure.leakage_worst_seed:.3f}"
     assert first["attacks"] == {"norm": "0.650 ± 0.001", "pmc": "0.575 ± 0.001"}
     assert [r["weak"] for r in rows.front] == ["", "pmc"]
-    assert [r["knee"] for r in rows.front] == [p is told.info.knee for p in told.info.front]
+    assert [r["knee"] for r in rows.front] == [p is told.joint.knee for p in told.joint.by_leakage]
     assert (rows.attacks, rows.measures, rows.bounded) == (["norm", "pmc"], "leak AUC", False)
     assert rows.undefended is not None
     assert rows.undefended["gain_kept"] == "100%"
@@ -151,14 +150,14 @@ def test_a_study_s_own_front_as_texts() -> None:
     assert study_rows(story(oracle)).front[0]["attacks"]["norm"].endswith(" ≤")
 
 
-def test_the_info_of_a_study_s_points() -> None:
-    info = frontier_info(study(weak_at(0.94, 0.6, "pmc"), (0.90, 0.3), (0.85, 0.5)))
-    first = info.points[0]
+def test_the_points_of_a_study_and_its_undefended_model() -> None:
+    joint = story(study(weak_at(0.94, 0.6, "pmc"), (0.90, 0.3), (0.85, 0.5))).joint
+    first = joint.points[0]
     assert first.weak == ("pmc",)
     assert (first.utility, first.leakage) == pytest.approx((0.94, 0.6))
-    assert info.undefended is not None
-    assert (info.undefended.utility, info.undefended.leakage) == pytest.approx(UNDEFENDED, abs=1e-3)
-    lost = frontier_info(study(baseline=Outcome.failed("diverged", "NaN")))
+    assert joint.undefended is not None
+    assert (joint.undefended.utility, joint.undefended.leakage) == pytest.approx(UNDEFENDED, abs=1e-3)
+    lost = story(study(baseline=Outcome.failed("diverged", "NaN"))).joint
     assert lost.undefended is None
 
 

@@ -74,7 +74,7 @@ def test_one_setting_after_a_confirmation() -> None:
     assert again(record, 12) == "Measured again with fresh seeds it ended as diverged: NaN."
     assert again(record, 0) == ""
     assert again(study(), 0) == ""
-    knee = story(record).info.knee
+    knee = story(record).joint.knee
     assert knee is not None
     points = (made_up_confirmation().points[0].model_copy(update={"number": knee.number}),)
     assert story(whole(points=points)).answer.endswith(again(whole(points=points), knee.number)), "the answer says it"

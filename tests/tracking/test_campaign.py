@@ -8,9 +8,10 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.fronts import front_of
 from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.analysis.exporting import exported
-from tune_vfl.analysis.front_statistics import front_statistics, in_order
+from tune_vfl.analysis.hypervolume_history import in_order
 from tune_vfl.config import load_config
 from tune_vfl.machine import places
 from tune_vfl.metrics import pareto
@@ -98,10 +99,10 @@ def lived_through(records):
 def test_each_study_has_its_runs_and_its_front_and_all_have_a_joint_one(home):
     Recorder("c").sync(campaign(*ALL))
     assert found(f"tags.`{payload.TRIAL}` != ''") == {(r.name, t.number) for r in ALL for t in r.counted}
-    assert found(f"tags.`{payload.PARETO}` = 'true'") == {(r.name, n) for r in ALL for n in front_statistics(r).front}
+    assert found(f"tags.`{payload.PARETO}` = 'true'") == {(r.name, n) for r in ALL for n in front_of(r)}
     joint = found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'")
     assert joint == naive_joint(A, B) | naive_joint(C), "a data set has a joint front of its own"
-    assert 0 < len(joint & {("c-0", n) for n in front_statistics(A).front}) < len(front_statistics(A).front)
+    assert 0 < len(joint & {("c-0", n) for n in front_of(A)}) < len(front_of(A))
     assert len(runs_of()) == sum(len(r.trials) for r in ALL) + 1
 
 
@@ -255,7 +256,7 @@ def test_each_run_of_a_front_carries_its_exported_setting(home, monkeypatch):
     made = {name[0]: load_config(path) for name, path in files_of(home).items()}
     runs = {(r.data.tags[payload.STUDY], r.data.tags.get(payload.TRIAL)): r.info.run_id for r in runs_of()}
     for record in (A, B):
-        for number in front_statistics(record).front:
+        for number in front_of(record):
             trial = next(t for t in record.ok if t.number == number)
             config = made.pop(runs[record.name, str(number)])
             assert config == exported(record, trial, f"{record.name}#{number}")
@@ -274,7 +275,7 @@ def test_a_setting_that_cannot_be_exported_stops_nothing(home, monkeypatch, capl
     odd = replace(A.ok[0], params={"scale": -1.0}, outcome=made_up_outcome(0.999, 0.5))
     Recorder("c").sync(campaign(replace(A, trials=(odd, *A.trials[2:])), B))
     assert "1 setting of c-0 cannot be exported" in caplog.text
-    assert len(files_of(home)) == len(front_statistics(B).front)
+    assert len(files_of(home)) == len(front_of(B))
 
 
 def test_the_summary_carries_page_tables_specs_and_filters_of_all_studies(home, monkeypatch):

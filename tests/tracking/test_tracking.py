@@ -12,8 +12,8 @@ from pkgutil import resolve_name
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.fronts import front_of, ranks_of
 from tests.helpers.studies import made_up_study, made_up_trial
-from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
@@ -44,8 +44,8 @@ def trial_runs(study="test-study"):
     return {int(r.data.tags[payload.TRIAL]): r for r in runs_of(study, f"tags.`{payload.TRIAL}` != ''")}
 
 
-def front_of(record):
-    return sorted(front_statistics(record).front)
+def on_front(record):
+    return sorted(front_of(record))
 
 
 def frozen(study="test-study"):
@@ -140,7 +140,7 @@ def test_one_run_a_trial_and_nothing_left_running(home):
         run = trial_runs()[trial.number]
         assert run.data.metrics["utility"] == trial.outcome.utility.mean
         assert run.info.start_time == payload.milliseconds(trial.started)
-        assert run.data.tags[payload.RANK] == str(front_statistics(record).ranks[trial.number])
+        assert run.data.tags[payload.RANK] == str(ranks_of(record)[trial.number])
         assert "mlflow.parentRunId" not in run.data.tags
 
 
@@ -153,7 +153,7 @@ def test_the_front_is_followed_during_the_search_but_seldom(home):
         recorder._next_update_at *= trial != record.ok[2]
         recorder.on_trials(record.name, [trial])
         fronts.append(sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)))
-    wanted = [front_of(replace(record, trials=record.ok[:count])) for count in (1, 2, 3)]
+    wanted = [on_front(replace(record, trials=record.ok[:count])) for count in (1, 2, 3)]
     assert fronts == [wanted[0], wanted[0], wanted[2]]
     assert wanted[1] != wanted[0]
 
@@ -168,7 +168,8 @@ def test_what_a_trial_costs_to_write_does_not_grow_with_the_study(home, monkeypa
     def ranked(_: object) -> None:
         pytest.fail("all trials were ranked to write one")
 
-    monkeypatch.setattr("tune_vfl.tracking.whole.front_statistics", ranked)
+    for name in ("Joint", "SettingsTable"):
+        monkeypatch.setattr(f"tune_vfl.tracking.whole.{name}", ranked)
     calls = Counter()
     for name in ("search_runs", "create_run", "log_batch", "set_tag", "set_terminated"):
         monkeypatch.setattr(f"mlflow.MlflowClient.{name}", counted(f"mlflow.MlflowClient.{name}", calls))
@@ -184,8 +185,8 @@ def test_many_runs_are_written_with_their_tags_at_once(home, monkeypatch):
     Recorder(record.name).sync(CampaignRecord.of(record))
     assert calls == {"log_batch": len(record.trials) + 2}, "one a trial, the summary's, and its hypervolume's"
     ranked = {n: int(r.data.tags[payload.RANK]) for n, r in trial_runs().items() if payload.RANK in r.data.tags}
-    assert ranked == front_statistics(record).ranks
-    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+    assert ranked == ranks_of(record)
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == on_front(record)
 
 
 def counted(path, calls):
@@ -245,7 +246,7 @@ def test_of_a_run_written_twice_one_stays(home):
     Recorder(record.name).sync(CampaignRecord.of(record))
     assert len(runs_of(record.name)) == len(record.trials) + 1
     assert sorted(trial_runs()) == [t.number for t in record.counted]
-    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == on_front(record)
 
 
 def test_what_the_ledger_has_lost_or_measured_again_is_no_run_any_more(home):
@@ -256,7 +257,7 @@ def test_what_the_ledger_has_lost_or_measured_again_is_no_run_any_more(home):
     Recorder(record.name).sync(CampaignRecord.of(record))
     assert sorted(trial_runs()) == list(range(5))
     assert trial_runs()[0].data.params["defense.scale"] == "0.9"
-    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == on_front(record)
 
 
 def test_a_rewriting_puts_right_what_was_changed_by_hand(home):
@@ -309,7 +310,7 @@ def test_a_resumed_study_goes_on_where_it_was(home):
     recorder.on_study(record)
     recorder.on_end()
     assert sorted(trial_runs()) == [t.number for t in record.counted]
-    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == on_front(record)
 
 
 # Absences
@@ -370,7 +371,7 @@ def test_a_server_that_is_away_at_the_end_is_mended_from_the_ledger(home, away, 
     recorder.on_study(record)
     recorder.on_end()
     assert sorted(trial_runs()) == [t.number for t in record.counted]
-    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == front_of(record)
+    assert sorted(int(r.data.tags[payload.TRIAL]) for r in runs_of(record.name, FRONT)) == on_front(record)
 
 
 def test_a_warning_does_not_show_the_password_of_a_server(home, away, caplog):

@@ -57,7 +57,7 @@ def _objective(name: str, title: str) -> Iterator[Column]:
 
     yield Column(name, _of_ok(name), text, title)
     yield Column(f"{name}_std", _of_ok(f"{name}_std"))
-    yield Column(f"{name}_interval", _of_spread(lambda row: interval(row) and list(interval(row))))
+    yield Column(f"{name}_interval", lambda row: interval(row) and list(interval(row)))
     yield Column(f"{name}_low", lambda row: interval(row) and interval(row)[0])
     yield Column(f"{name}_high", lambda row: interval(row) and interval(row)[1])
 
@@ -65,11 +65,6 @@ def _objective(name: str, title: str) -> Iterator[Column]:
 def _of_ok(name: str) -> Get:
     """Return the getter of a number that a failed trial does not have."""
     return lambda row: getattr(row, name) if getattr(row, "ok", True) else None
-
-
-def _of_spread(get: Get) -> Get:
-    """Return the getter of a number from the spread over seeds, which a study of measure 1 does not have."""
-    return lambda row: MISSING if getattr(row, "measure", None) == 1 else get(row)
 
 
 def _share(value: float | None) -> str:
@@ -102,11 +97,11 @@ _LISTED = (
     *_objective("leakage", "leakage"),
     Column(
         "leakage_worst_seed",
-        _of_spread(attrgetter("leakage_worst_seed")),
+        attrgetter("leakage_worst_seed"),
         lambda row: formatting.score(row.leakage_worst_seed),
         "worst seed",
     ),
-    Column("undecided", _of_spread(attrgetter("sure.undecided"))),
+    Column("undecided", attrgetter("sure.undecided")),
     Column(
         "gain_kept",
         lambda row: MISSING if row.table.alone is None else row.gain_kept,
@@ -129,7 +124,7 @@ _LISTED = (
     Column("cost", attrgetter("record.cost")),
     # Its rank among the settings of the data set.
     Column("chance", attrgetter("chance"), lambda row: _share(row.chance), "on the front"),
-    *map(_attribute, ("on_front", "confirmed")),
+    *map(_attribute, ("on_front", "rank", "confirmed")),
     # A point of a confirmation.
     Column("confirmation", lambda row: row.again.numbers() if row.confirmed else MISSING),
     *map(_attribute, ("stays", "seeds", "leakage_upper_90")),

@@ -1,4 +1,4 @@
-"""The knee of a study: its best compromise, on a scale that does not change with its front."""
+"""The best compromise among the settings of a data set, on a scale that does not change with their front."""
 
 from __future__ import annotations
 
@@ -6,45 +6,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tune_vfl.analysis.reliability import local_baseline_of
+from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.evaluation.certainty import advantages_of, names_of
 from tune_vfl.metrics import pareto
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.confirmations import ConfirmedPoint
 from tune_vfl.statistics.arrays import Floats
-from tune_vfl.statistics.choosing import Scale, knee
+from tune_vfl.statistics.choosing import Scale, knee, middle_of_the_best
+
+_HALF_WIDTH = 1.645
+"""Half of a 90% interval from many seeds, in standard errors."""
 
 
-def scale_of(record: StudyRecord) -> Scale | None:
-    """Return a study's scale of utility and leakage; None where its undefended model has no numbers.
-
-    Utility counts from what the label party reaches alone, or from the guess where the federation adds nothing to that,
-    up to the undefended model's; leakage from 0 to the undefended model's.
-    """
-    outcome = record.baseline
-    if record.measure == 1 or outcome is None or outcome.outcome != "ok":
-        return None
-    utility, leakage = outcome.objectives
-    alone = local_baseline_of(record)
-    low = alone.utility if alone is not None and alone.gain_interval[0] > 0 else record.reference_point[0]
-    return Scale(low, utility, leakage)
-
-
-def knee_of(record: StudyRecord, front: Sequence[TrialRecord]) -> int | None:
-    """Return the number of a study's best compromise: the confirmed one where there is one, else that of its front.
+def knee_of(settings: SettingsTable, front: Sequence[int]) -> int | None:
+    """Return the best compromise: of the confirmed settings on the front, else of the search's front.
 
     Args:
-        record: the study.
-        front: its trials on the front, by number.
+        settings: side by side.
+        front: the places of those on the joint front.
 
     Returns:
-        None without a point. Where the scale is not known, as of a study of measure 1, the point that is farthest from
-        the chord between the front's ends.
+        Its index; None without a point. Where the scale is not known, the point that is farthest from the chord
+        between the front's ends.
     """
-    if record.confirmation is not None and record.confirmation.knee is not None:
-        return record.confirmation.knee
-    position = compromise_of([t.outcome for t in front], scale_of(record))
-    return None if position is None else front[position].number
+    stayed = [i for i, confirmed in enumerate(settings.confirmed) if confirmed]
+    if stayed and (confirmed := _confirmed_knee(settings, stayed)) is not None:
+        return confirmed
+    places = sorted(front)
+    outcomes = [settings.rows[i].trial.outcome for i in places]
+    # A setting without attacks has no leakage to weigh.
+    attacked = all(outcome.attacks for outcome in outcomes)
+    gains = None if settings.whole is None else settings.whole.gains[:, places]
+    position = compromise_of(outcomes, settings.scale if attacked else None, gains)
+    return None if position is None else places[position]
 
 
 def compromise_of(front: Sequence[Outcome], scale: Scale | None, gains: Floats | None = None) -> int | None:
@@ -63,3 +57,33 @@ def compromise_of(front: Sequence[Outcome], scale: Scale | None, gains: Floats |
         return pareto.knee([o.objectives for o in front])
     utilities = np.asarray([o.utility.values if o.utility else [] for o in front])
     return knee(range(len(front)), utilities, gains, scale)
+
+
+def _confirmed_knee(settings: SettingsTable, stayed: Sequence[int]) -> int | None:
+    """Return a joint confirmation's knee; for studies confirmed separately that of the settings on their fronts."""
+    together = settings.campaign.confirmation
+    named = None if together is None else together.knee.get(settings.parts[0].cell.dataset.name)
+    if named is not None and named.setting in settings.place:
+        return settings.place[named.setting]
+    if len(settings.parts) == 1:
+        confirmation = settings.parts[0].confirmation
+        number = None if confirmation is None else confirmation.knee
+        return None if number is None else settings.place.get((settings.parts[0].name, number))
+    known = settings.known[stayed]
+    if settings.scale is None:
+        position = pareto.knee(known)
+        return None if position is None else stayed[position]
+    low, high, most = settings.scale
+    widths = np.asarray([high - low if high > low else 1.0, most if most > 0 else 1.0])
+    balance = known[:, 0] / widths[0] - known[:, 1] / widths[1]
+    halves = [_halves(settings.rows[i].again) for i in stayed]
+    se = np.hypot(*(np.asarray(halves) / widths).T) / _HALF_WIDTH
+    position = middle_of_the_best(range(len(stayed)), balance, se, known[:, 1])
+    return None if position is None else stayed[position]
+
+
+def _halves(again: ConfirmedPoint | None) -> tuple[float, float]:
+    """Return half of both intervals of a confirmed setting."""
+    ends = (None, None) if again is None else (again.utility_interval, again.leakage_interval)
+    utility, leakage = (0.0 if end is None else (end[1] - end[0]) / 2 for end in ends)
+    return utility, leakage

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from tune_vfl.analysis.joint_compromise import joint_knee_of
-from tune_vfl.analysis.reliability import LocalBaseline
-from tune_vfl.analysis.setting import MeasuredModel, Setting
+from tune_vfl.analysis.compromise import knee_of
+from tune_vfl.analysis.setting import Setting
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import differences, leakage_differences, merged, merged_of_many
 
 
@@ -46,36 +44,59 @@ class Together:
     leakage: tuple[float, float]
 
 
-@dataclass(frozen=True)
 class Joint:
-    """All studies of a campaign on one data set, and their joint front.
+    """All studies of a campaign on one data set, and their joint front; a single study has one too.
+
+    Args:
+        campaign: its studies on the data set.
 
     Attributes:
         dataset: its name; ``metric``: of the utility.
         parts: the studies, in the order of the campaign.
-        points: all settings with objectives, study by study, by number.
-        front: those on the joint front, by falling utility, all equal ones included.
-        together: the front in groups of neighbors without a significant difference.
-        reference: the hypervolume's reference point ``(utility, leakage)``.
-        hypervolume: of the joint front.
-        knee: the best compromise, among confirmed settings where there are any; None without a point.
+        settings: all settings with objectives, with their statistics over seeds.
+        points: the same settings, study by study, by number.
         undefended: the baseline of all settings, the undefended model that most studies share; None without.
         alone: the label party's own model; None where it was not measured.
-        settings: the points in the same order, with their statistics over seeds.
+        reference: the hypervolume's reference point ``(utility, leakage)``, of several studies' the worst.
     """
 
-    dataset: str
-    metric: str
-    parts: tuple[StudyRecord, ...]
-    points: tuple[Setting, ...]
-    front: tuple[Setting, ...]
-    together: tuple[Together, ...]
-    reference: tuple[float, float]
-    hypervolume: float
-    knee: Setting | None
-    undefended: MeasuredModel | None
-    alone: LocalBaseline | None
-    settings: SettingsTable = field(repr=False)
+    def __init__(self, campaign: CampaignRecord) -> None:
+        self.settings, self.parts = SettingsTable(campaign), campaign.studies
+        cell = self.parts[0].cell
+        self.dataset, self.metric = cell.dataset.name, cell.metric
+        self.points = tuple(self.settings.rows)
+        self.undefended, self.alone = self.settings.baseline, self.settings.alone
+        self.reference = (
+            min(p.reference_point[0] for p in self.parts),
+            max(p.reference_point[1] for p in self.parts),
+        )
+
+    @cached_property
+    def front(self) -> tuple[Setting, ...]:
+        """The settings on the joint front, by falling utility, all equal ones included."""
+        return tuple(self.settings.front())
+
+    @cached_property
+    def by_leakage(self) -> tuple[Setting, ...]:
+        """The front by rising leakage, then by number."""
+        return tuple(sorted(self.front, key=lambda point: (point.leakage, point.number)))
+
+    @cached_property
+    def together(self) -> tuple[Together, ...]:
+        """The front in groups of neighbors without a significant difference."""
+        groups = _groups(self.settings, [point.place for point in self.front])
+        return tuple(_together([self.points[i] for i in group]) for group in groups)
+
+    @cached_property
+    def hypervolume(self) -> float:
+        """The hypervolume of the joint front."""
+        return pareto.hypervolume(self.settings.searched, self.reference)
+
+    @cached_property
+    def knee(self) -> Setting | None:
+        """The best compromise, among confirmed settings where there are any; None without a point."""
+        best = knee_of(self.settings, [point.place for point in self.front])
+        return None if best is None else self.points[best]
 
     def point(self, study: str, number: int) -> Setting | None:
         """Return a trial's setting; None for a trial without objectives, or of another data set."""
@@ -103,37 +124,13 @@ class Joint:
 
 
 def joint_of(campaign: CampaignRecord, dataset: str | None = None) -> Joint:
-    """Compute the joint front of a campaign's studies on one data set.
+    """Return the joint front of a campaign's studies on one data set.
 
     Args:
         campaign: the campaign.
         dataset: its name; None where the campaign has only one.
     """
-    part = campaign.on(campaign.datasets[0] if dataset is None else dataset)
-    settings, first = SettingsTable(part), part.studies[0]
-    points, front = tuple(settings.rows), tuple(settings.front())
-    places = [point.place for point in front]
-    reference = _reference(part.studies)
-    best = joint_knee_of(settings, places)
-    return Joint(
-        dataset=first.cell.dataset.name,
-        metric=first.cell.metric,
-        parts=part.studies,
-        points=points,
-        front=front,
-        together=tuple(_together([points[i] for i in group]) for group in _groups(settings, places)),
-        reference=reference,
-        hypervolume=pareto.hypervolume(settings.searched, reference),
-        knee=None if best is None else points[best],
-        undefended=settings.baseline,
-        alone=settings.alone,
-        settings=settings,
-    )
-
-
-def _reference(parts: Sequence[StudyRecord]) -> tuple[float, float]:
-    """Return the studies' reference point, of several the worst one."""
-    return min(p.reference_point[0] for p in parts), max(p.reference_point[1] for p in parts)
+    return Joint(campaign.on(campaign.datasets[0] if dataset is None else dataset))
 
 
 def _groups(settings: SettingsTable, front: Sequence[int]) -> list[list[int]]:

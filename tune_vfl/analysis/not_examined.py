@@ -8,7 +8,7 @@ from tune_vfl.analysis.formatting import listed
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.evaluation.checks import Check
-from tune_vfl.evaluation.coverage import Coverage, attackers_of, coverage_of
+from tune_vfl.evaluation.coverage import Coverage, coverage_of
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.cell import MEASURE
@@ -16,22 +16,16 @@ from tune_vfl.spec.cell import MEASURE
 
 def coverage(record: StudyRecord) -> Coverage:
     """Return the adversaries that a study covers; derived from the spec where the record has none."""
-    return attackers_of(record.spec, record.cell) if record.coverage is None else record.coverage
-
-
-def aims(record: StudyRecord) -> Coverage:
-    """Return :func:`coverage` with each attack's target and input; derived from the spec where the record has none."""
-    kept = record.coverage
-    return coverage_of(record.spec, record.cell) if kept is None or not kept.goals else kept
+    return coverage_of(record.spec, record.cell) if record.coverage is None else record.coverage
 
 
 def untried(record: StudyRecord) -> tuple[str, ...]:
     """Return the attacks of a competent adversary that a study did not run: by fewer, any defense looks good.
 
-    Attacks that do not fit the study's data, model or defense are left out. A study of measure 1, or one with
-    unregistered attacks, gives none.
+    Attacks that do not fit the study's data, model or defense are left out. A study with unregistered
+    attacks gives none.
     """
-    return () if record.measure == 1 else coverage(record).untried
+    return coverage(record).untried
 
 
 def checks_by_study(joint: Joint) -> dict[str, tuple[Check, ...]]:

@@ -1,4 +1,4 @@
-"""Reliability of a study: the federation's gain over the label party alone, and checks."""
+"""Reliability of a study: the federation's gain over the label party alone, the scale of its numbers, and checks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from tune_vfl.evaluation.certainty import Certainty, Interval, certainties
 from tune_vfl.evaluation.checks import Check, amplification, checks_of_sample, checks_of_undefended
 from tune_vfl.records.studies import StudyRecord
+from tune_vfl.statistics.choosing import Scale
 from tune_vfl.statistics.intervals import levels
 from tune_vfl.statistics.leakage import clipped
 
@@ -35,9 +36,7 @@ class LocalBaseline(NamedTuple):
 
 
 def checks_of(record: StudyRecord) -> tuple[Check, ...]:
-    """Return a study's checks, whether they hold or not: while one fails, nothing is recommended. None of measure 1."""
-    if record.measure == 1:
-        return ()
+    """Return a study's checks, whether they hold or not: while one fails, nothing is recommended."""
     undefended = record.baseline if record.baseline is not None and record.baseline.outcome == "ok" else None
     baseline = certainties([undefended])[0] if undefended else None
     return tuple(_checks(record, baseline, local_baseline_of(record)))
@@ -53,6 +52,21 @@ def local_baseline_of(record: StudyRecord) -> LocalBaseline | None:
     least, most = levels([gained]).interval()
     interval, gain = (float(low[0]), float(high[0])), (float(least[0]), float(most[0]))
     return LocalBaseline(float(own.mean()), interval, float(gained.mean()), gain, record.cell.federation.by_itself)
+
+
+def scale_of(record: StudyRecord) -> Scale | None:
+    """Return a study's scale of utility and leakage; None where its undefended model has no numbers.
+
+    Utility counts from what the label party reaches alone, or from the guess where the federation adds nothing to that,
+    up to the undefended model's; leakage from 0 to the undefended model's.
+    """
+    outcome = record.baseline
+    if outcome is None or outcome.outcome != "ok":
+        return None
+    utility, leakage = outcome.objectives
+    alone = local_baseline_of(record)
+    low = alone.utility if alone is not None and alone.gain_interval[0] > 0 else record.reference_point[0]
+    return Scale(low, utility, leakage)
 
 
 def _no_gain(alone: LocalBaseline) -> str:

@@ -28,14 +28,13 @@ from tune_vfl.statistics.arrays import Floats, Ints
 class _Kind(NamedTuple):
     """Properties that the settings of one block share."""
 
-    of_today: bool
     seeds: int
     undefended: tuple[float, ...]
     attacked: bool
 
     @property
     def certain(self) -> bool:
-        return self.of_today and self.seeds > 1
+        return self.seeds > 1
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class SeedBlock:
         rows: their places among all settings.
         outcomes: theirs.
         undefended: None where it is not known.
-        certain: whether the spread over seeds says anything: there are several, and they were measured as of today.
+        certain: whether the spread over seeds says anything: there are several.
     """
 
     rows: Ints
@@ -117,19 +116,16 @@ def values_of(outcome: Outcome | None) -> list[float]:
     return [] if outcome is None or outcome.utility is None else outcome.utility.values
 
 
-def blocks_of(
-    outcomes: Sequence[Outcome], undefended: Sequence[Outcome | None], of_today: Sequence[bool]
-) -> list[SeedBlock]:
+def blocks_of(outcomes: Sequence[Outcome], undefended: Sequence[Outcome | None]) -> list[SeedBlock]:
     """Group settings into blocks; within one campaign it is one block for each built architecture.
 
     Args:
         outcomes: of the settings, all ok.
         undefended: the undefended model of each; None where it is not known.
-        of_today: whether each was measured with a measure after the first, whose seeds say nothing of its spread.
     """
     grouped: dict[_Kind, list[int]] = {}
-    for i, (outcome, model, now) in enumerate(zip(outcomes, undefended, of_today, strict=True)):
-        kind = _Kind(now, len(values_of(outcome)), tuple(values_of(model)), bool(outcome.attacks))
+    for i, (outcome, model) in enumerate(zip(outcomes, undefended, strict=True)):
+        kind = _Kind(len(values_of(outcome)), tuple(values_of(model)), bool(outcome.attacks))
         grouped.setdefault(kind, []).append(i)
     return [block_of(outcomes, places, undefended[places[-1]], certain=k.certain) for k, places in grouped.items()]
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tune_vfl.evaluation.certainty import Certainty, Interval
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.confirmations import ConfirmedPoint
+    from tune_vfl.records.joint_confirmation import SettingKey
     from tune_vfl.records.studies import StudyRecord, TrialRecord
     from tune_vfl.statistics.arrays import Bools
 
@@ -46,6 +47,10 @@ class Comparison(Protocol):
     def on_front(self) -> Bools:
         """``(N,)`` whether each setting is on the front."""
 
+    @property
+    def ranks(self) -> list[int]:
+        """Every setting's rank; 0 is the front."""
+
 
 @dataclass(frozen=True, eq=False)
 class MeasuredModel:
@@ -65,7 +70,7 @@ class MeasuredModel:
 
     @property
     def sure(self) -> Certainty | None:
-        """The 90% intervals from the search's seeds; None of the undefended model of a study of measure 1."""
+        """The 90% intervals from the search's seeds; None without an undefended model."""
         return self.table.undefended_sure
 
     @property
@@ -117,8 +122,8 @@ class MeasuredModel:
 
     @property
     def leakage_worst_seed(self) -> float | None:
-        """The mean over the search's seeds of each seed's largest advantage; None in a study of measure 1."""
-        return None if self.sure is None or self.measure == 1 else self.sure.leakage_worst_seed
+        """The mean over the search's seeds of each seed's largest advantage."""
+        return None if self.sure is None else self.sure.leakage_worst_seed
 
     @property
     def gain_kept(self) -> float | None:
@@ -166,6 +171,11 @@ class Setting(MeasuredModel):
         return f"{self.study}#{self.number}"
 
     @property
+    def key(self) -> SettingKey:
+        """Its study and the number of its trial."""
+        return self.study, self.number
+
+    @property
     def params(self) -> dict[str, Any]:
         """The parameters, fixed ones included."""
         return self.trial.params
@@ -173,7 +183,7 @@ class Setting(MeasuredModel):
     @property
     def place(self) -> int:
         """Its index among the settings of :attr:`table`."""
-        return self.table.place[self.study, self.number]
+        return self.table.place[self.key]
 
     @property
     def sure(self) -> Certainty:
@@ -189,6 +199,11 @@ class Setting(MeasuredModel):
     def on_front(self) -> bool:
         """Whether the search's numbers place it on the front of the data set."""
         return bool(self.table.on_front[self.place])
+
+    @property
+    def rank(self) -> int | None:
+        """Its rank among the settings of the data set by the search's numbers, 0 on the front; None of a failure."""
+        return self.table.ranks[self.place] if self.ok else None
 
     @property
     def confirmed(self) -> bool:

@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tune_vfl.analysis.compromise import scale_of
-from tune_vfl.analysis.reliability import LocalBaseline, local_baseline_of
+from tune_vfl.analysis.reliability import LocalBaseline, local_baseline_of, scale_of
 from tune_vfl.analysis.seed_block import SeedBlock, block_of, blocks_of, values_of
 from tune_vfl.analysis.setting import MeasuredModel, Setting
 from tune_vfl.evaluation.certainty import Certainty, Interval, certainties
@@ -84,6 +83,11 @@ class SettingsTable:
         """``(N,)`` whether the search's numbers place each setting on the front."""
         return pareto.front(self.searched)
 
+    @cached_property
+    def ranks(self) -> list[int]:
+        """Every setting's rank by the search's numbers; 0 is the front."""
+        return [int(rank) for rank in pareto.ranks(self.searched)]
+
     def front(self, attack: str | None = None) -> list[Setting]:
         """Return the settings on the front, by falling utility; equal points all stay.
 
@@ -115,7 +119,6 @@ class SettingsTable:
         return blocks_of(
             [row.outcome for row in self.rows],
             [self._undefended_of(row.record) for row in self.rows],
-            [row.measure > 1 for row in self.rows],
         )
 
     @cached_property
@@ -154,10 +157,8 @@ class SettingsTable:
 
     @cached_property
     def undefended_sure(self) -> Certainty | None:
-        """The undefended model's intervals; None without one, and in studies of measure 1."""
-        if self.undefended is None or self.parts[0].measure == 1:
-            return None
-        return certainties([self.undefended])[0]
+        """The undefended model's intervals; None without one."""
+        return None if self.undefended is None else certainties([self.undefended])[0]
 
     def advantage_interval(self, i: int, attacker: str) -> Interval | None:
         """Return the 90% interval of one attacker's advantage in one setting; None where seeds give none.

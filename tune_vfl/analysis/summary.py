@@ -7,7 +7,6 @@ from typing import Any
 from tune_vfl.analysis.columns import values
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision
-from tune_vfl.analysis.front_statistics import front_statistics
 from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.analysis.sentences import sentences
@@ -81,17 +80,17 @@ def _mlflow(experiment: str, spec: StudySpec) -> dict[str, str]:
 
 def study_summary(record: StudyRecord) -> dict[str, Any]:
     """Return one study's progress, baseline, front and checks, by its own settings alone."""
-    front, settings = front_statistics(record), SettingsTable(CampaignRecord.of(record))
+    joint = Joint(CampaignRecord.of(record))
     return {
         "schema": STUDY_SCHEMA,
         "study": record.name,
         "measure": record.measure,
         "trials": record.by_outcome(),
-        "hypervolume": front.hypervolume,
-        "reference_point": list(record.reference_point),
-        "baseline": _baseline(record, settings),
-        "front": [values(point, POINT) for point in settings.front()],
-        "knee": front.knee,
+        "hypervolume": joint.hypervolume,
+        "reference_point": list(joint.reference),
+        "baseline": _baseline(record, joint.settings),
+        "front": [values(point, POINT) for point in joint.front],
+        "knee": None if joint.knee is None else joint.knee.number,
         "cost": record.cost,
         "checks": [check.model_dump() for check in checks_of(record)],
         "mlflow": _mlflow(record.name, record.spec),

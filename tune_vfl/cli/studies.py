@@ -33,15 +33,15 @@ def studies(storage: Storage = None, json: Json = False) -> None:
     rows = []
     records, damaged = all_records(storage)
     held = held_names(storage)
-    for record, campaign in records:
+    for record in records:
         summary = study_summary(record)
         rows.append(
             {
                 "study": record.name,
-                "campaign": campaign,
+                "campaign": record.campaign,
                 "dataset": record.cell.dataset.name,
                 "defense": record.cell.defense,
-                "state": state_of(record, running=(campaign or record.name) in held),
+                "state": state_of(record, running=record.experiment in held),
                 "owed": record.running + record.waiting,
                 "trials": summary["trials"],
                 "front": len(summary["front"]),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tune_vfl.analysis.compromise import scale_of
+from tune_vfl.analysis.reliability import scale_of
 from tune_vfl.confirmation.checks import checks_of, nothing_ended_ok
 from tune_vfl.confirmation.table import Table, by_utility
 from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedPoint, Line
@@ -73,7 +73,7 @@ def _joint_knee(table: Table) -> PointName | None:
     knee = table.knee(table.kept(), scale_of(table.contest.study(table.reference)))
     if knee is None:
         return None
-    study, number = table.contest.points[knee].setting
+    study, number = table.contest.points[knee].key
     return PointName(study=study, number=number)
 
 

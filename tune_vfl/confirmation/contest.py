@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from tune_vfl.analysis.setting import Setting
+from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.confirmation.jobs import Place, undefended_of
 from tune_vfl.confirmation.values import names_of, searched, steady
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.certainty import Name
-from tune_vfl.metrics import pareto
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, SeedRecord
-from tune_vfl.records.joint_confirmation import Setting
-from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.joint_confirmation import SettingKey
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.cell import UNDEFENDED_SEEDS
 from tune_vfl.statistics import (
     Plan,
@@ -31,27 +31,10 @@ from tune_vfl.statistics import (
     totals,
     worst_levels,
 )
-from tune_vfl.statistics.arrays import Bools, Floats
+from tune_vfl.statistics.arrays import Floats
 
 MANY = 1000
 """Above this number of settings, those without a chance against the front are not compared with each other."""
-
-
-class Entrant(NamedTuple):
-    """A candidate setting: a study's name and a trial."""
-
-    study: str
-    trial: TrialRecord
-
-    @property
-    def number(self) -> int:
-        """The trial's number."""
-        return self.trial.number
-
-    @property
-    def setting(self) -> Setting:
-        """The pair of study and number."""
-        return self.study, self.trial.number
 
 
 @dataclass(frozen=True)
@@ -68,8 +51,8 @@ class Contest:
     """
 
     studies: tuple[StudyRecord, ...]
-    points: tuple[Entrant, ...]
-    front: frozenset[Setting]
+    points: tuple[Setting, ...]
+    front: frozenset[SettingKey]
     names: tuple[Name, ...]
     seeds: int
     undefended: Mapping[str, str]
@@ -86,13 +69,13 @@ class Contest:
             UsageError: for fewer than 1 seed.
         """
         totals(seeds)
-        ok = [Entrant(record.name, trial) for record in studies for trial in record.ok]
-        on_front = pareto.front([e.trial.outcome.objectives for e in ok])
-        names = names_of(e.trial.outcome for e in ok)
+        settings = SettingsTable(CampaignRecord("", tuple(studies), 0))
+        ok, on_front = settings.rows, settings.on_front
+        names = names_of(row.outcome for row in ok)
         several = len(studies[0].cell.seeds) > 1
-        chances = _member([e.trial for e in ok], names if several else [], on_front)
+        chances = _member(settings, names if several else [])
         chosen = candidates(chances, on_front, sum(len(record.counted) for record in studies))
-        front = frozenset(e.setting for e, on in zip(ok, on_front.tolist(), strict=True) if on)
+        front = frozenset(row.key for row in ok if row.on_front)
         shared = undefended_of(studies)
         return cls(tuple(studies), tuple(ok[i] for i in chosen), front, tuple(names), seeds, shared)
 
@@ -121,7 +104,7 @@ class Contest:
         taking_part = {e.study for e in self.points}
         return tuple(dict.fromkeys(self.undefended[s.name] for s in self.studies if s.name in taking_part))
 
-    def plan(self, held: Mapping[Place, SeedRecord], failed: Collection[Setting] = ()) -> Plan:
+    def plan(self, held: Mapping[Place, SeedRecord], failed: Collection[SettingKey] = ()) -> Plan:
         """Plan the number of seeds for each candidate, from all records so far.
 
         Args:
@@ -133,20 +116,20 @@ class Contest:
         gains = np.full((len(self.names), *utility.shape), np.nan)
         lost = np.zeros(len(self.points), dtype=bool)
         for i, entrant in enumerate(self.points):
-            lost[i] = entrant.setting in failed
+            lost[i] = entrant.key in failed
             for s, seed in enumerate(seeds):
-                record = held.get((*entrant.setting, seed))
+                record = held.get((*entrant.key, seed))
                 if record is not None and record.outcome == "ok":
                     utility[i, s] = record.utility
-                    gains[:, i, s] = steady(record, entrant.trial.outcome, self.names)
+                    gains[:, i, s] = steady(record, entrant.outcome, self.names)
                 lost[i] |= record is not None and record.outcome != "ok"
         return plan(utility, gains, self.seeds, lost)
 
-    def missing(self, now: Plan, held: Mapping[Place, SeedRecord], failed: Collection[Setting] = ()) -> list[Place]:
+    def missing(self, now: Plan, held: Mapping[Place, SeedRecord], failed: Collection[SettingKey] = ()) -> list[Place]:
         """Return the next trainings: each setting with its missing seeds."""
         gone = {(study, number) for (study, number, _), record in held.items() if record.outcome != "ok"} | set(failed)
         wanted = {(name, UNDEFENDED): max(UNDEFENDED_SEEDS, self.most) for name in self.measured_undefended}
-        wanted |= {e.setting: int(n) for e, n in zip(self.points, now.wanted, strict=True)}
+        wanted |= {e.key: int(n) for e, n in zip(self.points, now.wanted, strict=True)}
         return [
             (*setting, seed)
             for setting, count in wanted.items()
@@ -172,12 +155,12 @@ def contests_of(campaign: CampaignRecord, seeds: int) -> list[Contest]:
     return [Contest.of(studies, seeds) for studies in parts if any(record.ok for record in studies)]
 
 
-def _member(trials: Sequence[TrialRecord], names: Sequence[Name], on_front: Bools) -> Floats:
-    """Return each trial's chance to be on the front, by the search's measurements; without names by ranks alone."""
+def _member(settings: SettingsTable, names: Sequence[Name]) -> Floats:
+    """Return each setting's chance to be on the front, by the search's measurements; without names by ranks alone."""
     if not names:
         # One seed gives no variance: the neighbors are the points that only the front dominates.
-        return np.asarray(pareto.ranks([t.outcome.objectives for t in trials]) <= 1, dtype=np.float64)
-    block = searched([t.outcome for t in trials], names)
-    if len(trials) > MANY:
-        return membership_of_many(on_front, own_levels(block.utility), worst_levels(block.advantages))
+        return np.asarray([rank <= 1 for rank in settings.ranks], dtype=np.float64)
+    block = searched([row.outcome for row in settings.rows], names)
+    if len(settings.rows) > MANY:
+        return membership_of_many(settings.on_front, own_levels(block.utility), worst_levels(block.advantages))
     return membership(dominance(differences(block.utility), leakage_differences(block.advantages)))

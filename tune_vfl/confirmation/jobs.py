@@ -13,7 +13,7 @@ from tune_vfl.driver.undefended import undefended
 from tune_vfl.execution.jobs import Job
 from tune_vfl.execution.pack_sizes import LANES, shortened
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
-from tune_vfl.records.joint_confirmation import Setting
+from tune_vfl.records.joint_confirmation import SettingKey
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
@@ -62,7 +62,7 @@ def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:
 
 
 def cut(
-    studies: Sequence[StudyRecord], places: Sequence[Place], *, workers: int, stacks: Callable[[Setting], bool]
+    studies: Sequence[StudyRecord], places: Sequence[Place], *, workers: int, stacks: Callable[[SettingKey], bool]
 ) -> list[Job]:
     """Split trainings into jobs of settings of one study with equal training and seeds.
 
@@ -73,7 +73,7 @@ def cut(
         stacks: returns whether a setting's networks train in one pass; settings of equal training agree.
     """
     records = {record.name: record for record in studies}
-    seeds: dict[Setting, list[int]] = {}
+    seeds: dict[SettingKey, list[int]] = {}
     for study, number, seed in places:
         seeds.setdefault((study, number), []).append(seed)
     alike: dict[tuple[str, str, tuple[int, ...]], Job] = {}

@@ -9,7 +9,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
-from tune_vfl.records.joint_confirmation import Setting
+from tune_vfl.records.joint_confirmation import SettingKey
 
 
 class Kept:
@@ -31,7 +31,7 @@ class Kept:
         self._ledgers = ledgers
         self._shared = undefended_of(campaign.studies)
         self.records: dict[Place, SeedRecord] = {}
-        self.tuned: dict[Setting, TunedAttack] = {}
+        self.tuned: dict[SettingKey, TunedAttack] = {}
         for study in campaign.studies:
             there = {UNDEFENDED, *(t.number for t in study.trials)}
             held = ledgers[study.name].confirmations
@@ -48,7 +48,7 @@ class Kept:
         for name in self._sharing(study, number):
             self._ledgers[name].confirmations.keep((number, seed), record)
 
-    def keep_tuned(self, setting: Setting, found: TunedAttack) -> None:
+    def keep_tuned(self, setting: SettingKey, found: TunedAttack) -> None:
         """Store the best tuned attacker against a setting."""
         study, number = setting
         self.tuned[setting] = found

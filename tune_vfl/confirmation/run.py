@@ -19,7 +19,7 @@ from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.streams import tell
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import Confirmation
-from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
+from tune_vfl.records.joint_confirmation import JointConfirmation, SettingKey
 from tune_vfl.records.measure import other_code, refuse_another
 
 
@@ -34,7 +34,7 @@ class Confirmed:
     """
 
     answer: Confirmation | JointConfirmation | None
-    failed: Mapping[Setting, str] = field(default_factory=dict)
+    failed: Mapping[SettingKey, str] = field(default_factory=dict)
     owed: int = 0
 
 

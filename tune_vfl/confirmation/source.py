@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tune_vfl.confirmation.kept import Kept
     from tune_vfl.execution.trainable_spec import TrainableSpec
     from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.joint_confirmation import Setting
+    from tune_vfl.records.joint_confirmation import SettingKey
 
 
 class ConfirmationJobs(Queue):
@@ -53,7 +53,7 @@ class ConfirmationJobs(Queue):
         self._campaign, self._work, self._contests = campaign, work, contests
         self._adaptive, self._say = adaptive, say
         self.kept = kept
-        self.failed: dict[Setting, str] = {}
+        self.failed: dict[SettingKey, str] = {}
         self._floors = Floors(campaign.studies, kept.records)
         self._trainings: list[Job] = []  # of this phase, until their floors are known
         self._stacks: dict[tuple[str, bool], bool] = {}
@@ -68,7 +68,7 @@ class ConfirmationJobs(Queue):
         held, failed = self.kept.records, self.failed
         return [p for c in self._contests for p in c.missing(c.plan(held, failed), held, failed)]
 
-    def attackers(self) -> list[Setting]:
+    def attackers(self) -> list[SettingKey]:
         """Return the settings on the front that lack an attacker tuned for long enough."""
         if not self._adaptive:
             return []
@@ -140,11 +140,11 @@ class ConfirmationJobs(Queue):
         for setting in [setting for job in lacking for setting in job.settings]:
             self._fail(setting, f"what its attacks are compared with could not be measured: {reason}")
 
-    def _fail(self, setting: Setting, reason: str) -> None:
+    def _fail(self, setting: SettingKey, reason: str) -> None:
         self.failed.setdefault(setting, reason)
         self._say(f"{self._called(setting)} could not be measured: {reason}")
 
-    def _called(self, setting: Setting) -> str:
+    def _called(self, setting: SettingKey) -> str:
         """Return a setting's name for messages."""
         study, number = setting
         one = len(self._campaign.studies) == 1
@@ -152,7 +152,7 @@ class ConfirmationJobs(Queue):
             return f"trial {number}" if one else f"trial {study}#{number}"
         return "the undefended model" if one else f"the undefended model of {study}"
 
-    def _stack(self, setting: Setting) -> bool:
+    def _stack(self, setting: SettingKey) -> bool:
         """Whether networks of a study's trials, or of its undefended model, train in one pass; cached."""
         kind = setting[0], setting[1] == UNDEFENDED
         if kind not in self._stacks:

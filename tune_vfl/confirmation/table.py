@@ -35,10 +35,11 @@ from tune_vfl.statistics import (
 from tune_vfl.statistics.rejects import FEWEST_SEEDS
 
 if TYPE_CHECKING:
-    from tune_vfl.confirmation.contest import Contest, Entrant
+    from tune_vfl.analysis.setting import Setting
+    from tune_vfl.confirmation.contest import Contest
     from tune_vfl.confirmation.jobs import Place
     from tune_vfl.outcome import Outcome
-    from tune_vfl.records.joint_confirmation import Setting
+    from tune_vfl.records.joint_confirmation import SettingKey
     from tune_vfl.statistics.arrays import Floats
     from tune_vfl.statistics.choosing import Scale
 
@@ -77,12 +78,12 @@ class Table:
     """
 
     def __init__(
-        self, contest: Contest, held: Mapping[Place, SeedRecord], failed: Mapping[Setting, str] | None = None
+        self, contest: Contest, held: Mapping[Place, SeedRecord], failed: Mapping[SettingKey, str] | None = None
     ) -> None:
         self.contest, self._failed = contest, dict(failed or {})
         self.facts: RowFacts = rows_of(contest.studies[0].cell)
         self._plan = contest.plan(held, self._failed)
-        self._records = [_in_order(held, e.setting) for e in contest.points]
+        self._records = [_in_order(held, e.key) for e in contest.points]
         self._undefended = {s: _in_order(held, (s, UNDEFENDED)) for s in contest.measured_undefended}
         self._ends = {(s, n): r for (s, n, _), r in sorted(held.items()) if r.outcome != "ok"}
         outcomes = [e.trial.outcome for e in contest.points]
@@ -99,7 +100,7 @@ class Table:
         """The results of all candidates, in the contest's order."""
         return [self._point(i, entrant) for i, entrant in enumerate(self.contest.points)]
 
-    def _point(self, i: int, entrant: Entrant) -> ConfirmedPoint:
+    def _point(self, i: int, entrant: Setting) -> ConfirmedPoint:
         cell, trial = self.contest.study(entrant.study).cell, entrant.trial
         utility, leakage = trial.outcome.objectives
         about: dict[str, Any] = {
@@ -109,16 +110,16 @@ class Table:
             "number": trial.number,
             "params": trial.params,
             "seeds": len(self._records[i]),
-            "on_front": entrant.setting in self.contest.front,
+            "on_front": entrant.key in self.contest.front,
             "searched": {"utility": utility, "leakage": leakage},
         }
         if i not in self._sound:
-            outcome, reason = self._end_of(entrant.setting)
+            outcome, reason = self._end_of(entrant.key)
             return ConfirmedPoint(**about, outcome=outcome, reason=reason)
         kept = bool(self._plan.kept[i])
         return ConfirmedPoint(**about, confirmed=kept, stays=self._stays(i), **self._numbers(i, trial.outcome))
 
-    def _end_of(self, setting: Setting) -> tuple[Any, str]:
+    def _end_of(self, setting: SettingKey) -> tuple[Any, str]:
         """Return the outcome and reason of a setting without numbers."""
         ended = self._ends.get(setting)
         return (ended.outcome, ended.reason) if ended else ("error", self._failed.get(setting, "it was not measured"))
@@ -179,7 +180,7 @@ class Table:
         return [i for i in self._sound if self._plan.kept[i] and study in (None, points[i].study)]
 
     @property
-    def settings_kept(self) -> list[Setting]:
+    def settings_kept(self) -> list[SettingKey]:
         """The settings on the confirmed front, by falling utility."""
         return [(p.study, p.number) for p in by_utility(self.points) if p.confirmed]
 
@@ -247,7 +248,7 @@ def by_utility(points: Iterable[ConfirmedPoint]) -> list[ConfirmedPoint]:
     return sorted(points, key=lambda p: (math.inf if p.utility is None else -p.utility, p.number))
 
 
-def _in_order(held: Mapping[Place, SeedRecord], setting: Setting) -> list[SeedRecord]:
+def _in_order(held: Mapping[Place, SeedRecord], setting: SettingKey) -> list[SeedRecord]:
     """Return the records of a setting from the first fresh seed on, up to the first that is missing or not ok."""
     records: list[SeedRecord] = []
     while (record := held.get((*setting, FIRST_SEED + len(records)))) is not None and record.outcome == "ok":

@@ -12,7 +12,7 @@ from tune_vfl.evaluation.certainty import limits_over
 from tune_vfl.execution.jobs import Job
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedAttack, ConfirmedNumber, ConfirmedPoint
-from tune_vfl.records.joint_confirmation import JointConfirmation, Setting
+from tune_vfl.records.joint_confirmation import JointConfirmation, SettingKey
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import Bounds, Limits, clipped, leakage_bounds
 
@@ -22,7 +22,7 @@ SEEDS = 5
 """The number of trainings for tuning an attacker; their mean decides."""
 
 
-def owed(settings: Sequence[Setting], held: Mapping[Setting, TunedAttack], minutes: float) -> list[Setting]:
+def owed(settings: Sequence[SettingKey], held: Mapping[SettingKey, TunedAttack], minutes: float) -> list[SettingKey]:
     """Return the settings without an attacker tuned for at least these minutes."""
     return [s for s in settings if s not in held or held[s].minutes < minutes]
 
@@ -35,7 +35,7 @@ def attacker_job(record: StudyRecord, number: int, minutes: float) -> Job:
     return Job(cell, record.data, {(record.name, number): params}, asks="attacker", more={"minutes": minutes})
 
 
-def with_attackers(answer: Answer, found: Mapping[Setting, TunedAttack]) -> Answer:
+def with_attackers(answer: Answer, found: Mapping[SettingKey, TunedAttack]) -> Answer:
     """Add tuned attackers to the result of a confirmation.
 
     The front, the knee and the search's optimism are computed without them, as in the search.

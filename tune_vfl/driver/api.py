@@ -99,7 +99,7 @@ def default_sinks(campaign: PlannedCampaign, storage: str | None = None) -> list
         campaign: the plan of the search.
         storage: the ledger's database; None is that of the spec, or of the environment.
     """
-    name, spec = campaign.studies[0].campaign or campaign.name, campaign.studies[0].spec
+    name, spec = campaign.studies[0].experiment, campaign.studies[0].spec
 
     def look() -> CampaignRecord:
         return open_study(name, storage or spec.storage).record()

@@ -162,7 +162,7 @@ class _Run:
             They, by name, as the ledger has them: what this process remembers of them is not looked at.
         """
         first = self._ledgers[0]
-        whole = StoredStudy(first.place, first.study.campaign or first.study.name)
+        whole = StoredStudy(first.place, first.study.experiment)
         stored = {part.study.name: part.record() for part in whole.parts()}
         for record in stored.values():
             dispatcher.on_study(record)

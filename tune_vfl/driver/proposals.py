@@ -9,46 +9,24 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 from tune_vfl.driver.violations import violations
 from tune_vfl.ledger.ledger import Ledger, NewTrial
-from tune_vfl.ledger.trials import Trial
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.rows import TrialRow
 from tune_vfl.records.studies import TrialRecord
 from tune_vfl.samplers.base import SAMPLERS, listed_points, sampler_seed
 from tune_vfl.spaces.space import point_key
 
 # Under this name Optuna's samplers keep a trial's constraints.
 _CONSTRAINTS_KEY = "constraints"
-# The number of a trial that is chosen and not written yet.
+# The number of a trial that is not written yet.
 _UNWRITTEN = -1
 # After so many repeated proposals in a row a finite space is taken as exhausted.
 _PATIENCE = 20
-
-
-class Asked(NamedTuple):
-    """A trial that runs, as the ledger holds it."""
-
-    number: int
-    params: dict[str, Any]
-
-
-class _Chosen(NamedTuple):
-    """A trial before it is written, with its number in the sampler's copy of the study."""
-
-    trial: NewTrial
-    position: int
-
-
-class _Lost(NamedTuple):
-    """A lost trial to retry: the cause of its loss, and its pack."""
-
-    params: dict[str, Any]
-    who: str | None
-    pack: str
 
 
 class Proposals:
@@ -84,45 +62,44 @@ class Proposals:
         self._planned = self._plan()
         for trial in held:
             self._remember(trial)
-        self._running: dict[int, dict[str, Any]] = {}
         self._lost = self._owed()
 
-    def ask(self, count: int, pack: str = "") -> list[Asked]:
+    def ask(self, count: int, pack: str = "") -> list[TrialRow]:
         """Start up to ``count`` trials and write them together; fewer when the space is exhausted.
 
         The budget is the caller's. A trial whose worker died is retried alone, so that it cannot kill another one. Half
         of a pack that did not fit into memory is retried, and no other trial with it.
         """
         again, full = self._again(count)
-        chosen = [self._chosen(self._lost.pop(number).params, retry_of=number) for number in again]
+        chosen = dict(self._chosen(self._lost.pop(number).params, retry_of=number) for number in again)
         while len(chosen) < count and not full:
             params = self._next_new()
             if params is None:
                 break
-            chosen.append(self._chosen(params))
+            chosen.update([self._chosen(params)])
         return self._begin(chosen, pack) if chosen else []
 
     def _again(self, count: int) -> tuple[list[int], bool]:
         """Return the lost trials to retry together, and whether no other trial may join them."""
         numbers = sorted(self._lost)
         first = self._lost[numbers[0]] if numbers else None
-        if first is not None and first.who == "worker":
+        if first is not None and first.lost == "worker":
             return numbers[:1], True
-        if first is not None and first.who == "memory":
+        if first is not None and first.lost == "memory":
             half = -(-sum(t.pack == first.pack for t in self._ledger.trials()) // 2)
             return [n for n in numbers if self._lost[n].pack == first.pack][: min(half, count)], True
-        return list(takewhile(lambda n: self._lost[n].who not in {"worker", "memory"}, numbers))[:count], False
+        return list(takewhile(lambda n: self._lost[n].lost not in {"worker", "memory"}, numbers))[:count], False
 
-    def _owed(self) -> dict[int, _Lost]:
-        return {t.number: _Lost(t.params, t.lost, t.pack) for t in self._ledger.owed_retries()}
+    def _owed(self) -> dict[int, TrialRow]:
+        """Return the lost trials to retry, by number."""
+        return {trial.number: trial for trial in self._ledger.owed_retries()}
 
     def learn(self, record: TrialRecord) -> None:
         """Tell the sampler the outcome of a trial."""
         import optuna
 
         position = self._mirrored.pop(record.number, None)
-        params = self._running.pop(record.number, None)
-        if params is not None and record.outcome.outcome == "preempted":
+        if position is not None and record.outcome.outcome == "preempted":
             self._lost = self._owed()  # all of the ledger is read for it, which is rare
         if record.outcome.outcome == "ok":
             self._objectives[record.number] = record.outcome.objectives
@@ -133,8 +110,8 @@ class Proposals:
         elif position is not None:
             self._mirror.tell(position, state=optuna.trial.TrialState.FAIL)
 
-    def _chosen(self, params: dict[str, Any], retry_of: int | None = None) -> _Chosen:
-        """Reserve a point; its copy in memory was made by the proposal, or is made here."""
+    def _chosen(self, params: dict[str, Any], retry_of: int | None = None) -> tuple[int, NewTrial]:
+        """Reserve a point; its place in the sampler's copy was made by the proposal, or is made here."""
         key = point_key(params)
         position = self._pending.pop(key, None) if retry_of is None else None
         if position is None:
@@ -143,30 +120,28 @@ class Proposals:
         attrs = self._mirror.get_trials(deepcopy=False)[position].system_attrs
         kept = {k: v for k, v in attrs.items() if k != "fixed_params"}
         self._known[key] = _UNWRITTEN
-        return _Chosen(NewTrial(params, retry_of, kept), position)
+        return position, NewTrial(params, retry_of, kept)
 
-    def _begin(self, chosen: Sequence[_Chosen], pack: str) -> list[Asked]:
-        """Write trials as running."""
-        numbers = self._ledger.begin_together([trial for trial, _ in chosen], pack)
-        asked = [Asked(number, trial.params) for number, (trial, _) in zip(numbers, chosen, strict=True)]
-        for (number, params), (_, position) in zip(asked, chosen, strict=True):
-            self._mirrored[number] = position
-            self._running[number] = params
-            self._known[point_key(params)] = number
-        return asked
+    def _begin(self, chosen: Mapping[int, NewTrial], pack: str) -> list[TrialRow]:
+        """Write trials as running, by their places in the sampler's copy."""
+        begun = self._ledger.begin_together(list(chosen.values()), pack)
+        for trial, position in zip(begun, chosen, strict=True):
+            self._mirrored[trial.number] = position
+            self._known[point_key(trial.params)] = trial.number
+        return begun
 
-    def _remember(self, trial: Trial) -> None:
+    def _remember(self, trial: TrialRow) -> None:
         """Copy a trial that the ledger held at the start."""
         from optuna.trial import TrialState, create_trial
 
         self._known[point_key(trial.params)] = trial.number
-        if trial.outcome is None or not self._ledger.space.holds(trial.params):
+        if trial.result is None or not self._ledger.space.holds(trial.params):
             return
         objectives, attrs = trial.objectives, dict(trial.sampler)
         if objectives is not None:
             self._objectives[trial.number] = objectives
         if objectives is not None and self._constraints:
-            attrs[_CONSTRAINTS_KEY] = self._violations(trial.ended())
+            attrs[_CONSTRAINTS_KEY] = self._violations(trial.result)
         self._mirror.add_trial(
             create_trial(
                 state=TrialState.FAIL if objectives is None else TrialState.COMPLETE,

@@ -21,8 +21,7 @@ class Coverage(Strict):
         untried: the attacks of a competent adversary that fit the data, model and defense, and are not in the spec.
         acts: whether an attack takes part in the training and changes its messages.
         features: whether an attack looks for features.
-        goals: what the attacks that are run are after, ``features``, ``labels``; empty where it was planned before that
-            was kept.
+        goals: what the attacks that are run are after, ``features``, ``labels``.
         gradients_alone: whether the defense protects gradients only and the attacks that are run read nothing else.
     """
 
@@ -35,16 +34,15 @@ class Coverage(Strict):
 
 def coverage_of(spec: StudySpec, cell: Cell) -> Coverage:
     """Return the coverage of a spec and its resolved task. Attacks unknown to this installation count for nothing."""
-    aims = {"goals": _goals(cell), "gradients_alone": _gradients_alone(cell)}
-    return attackers_of(spec, cell).model_copy(update=aims)
-
-
-def attackers_of(spec: StudySpec, cell: Cell) -> Coverage:
-    """Return :func:`coverage_of` without goals and gradients: the part that needs no attack's code."""
     names = [attack.name for attack in spec.attacks]
     kinds = _kinds(names) | ({"features"} if cell.federation.horizontal else set())
-    untried = () if set(names) & set(_LABELS) else _untried(cell)
-    return Coverage(untried=untried, acts="acts" in kinds, features="features" in kinds)
+    return Coverage(
+        untried=() if set(names) & set(_LABELS) else _untried(cell),
+        acts="acts" in kinds,
+        features="features" in kinds,
+        goals=_goals(cell),
+        gradients_alone=_gradients_alone(cell),
+    )
 
 
 def _goals(cell: Cell) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from tune_vfl.outcome import Outcome
 
 if TYPE_CHECKING:
-    from tune_vfl.ledger.ledger import Lost
+    from tune_vfl.records.rows import Lost
 
 Cause = Literal["crash", "timeout", "node", "memory"]
 """Why a worker failed: its process died, it exceeded its time limit, its machine went away, or that had no memory."""

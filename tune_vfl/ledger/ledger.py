@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
@@ -19,19 +19,16 @@ from tune_vfl.ledger.making import make_or_find
 from tune_vfl.ledger.reading import StudyReader, find
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trials import Trial, ending_of, not_repeated, repeats, trials_of
+from tune_vfl.ledger.trials import ending_of, not_repeated, repeats, trials_of
 from tune_vfl.machine.process_identity import end_session, new_session
 from tune_vfl.outcome import Outcome, drop_non_finite
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.records.measure import other_code, refuse_other_code
 from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.records.rows import Lost, TrialRow
 from tune_vfl.records.studies import TrialRecord
 from tune_vfl.spec.cell import References
-
-# What was lost with a trial: the driver that asked it; its worker, which it may have killed itself; the machine that it
-# ran on; or a pack that did not fit into memory as a whole.
-Lost = Literal["driver", "worker", "node", "memory"]
 
 _ENDING = (
     update(trials)
@@ -182,9 +179,9 @@ class Ledger(StudyReader):
 
     def begin(self, params: dict[str, Any], *, pack: str = "", **known: Any) -> int:
         """Store a trial as running and return its number; ``known`` are the other fields of a :class:`NewTrial`."""
-        return self.begin_together([NewTrial(params, **known)], pack)[0]
+        return self.begin_together([NewTrial(params, **known)], pack)[0].number
 
-    def begin_together(self, new: Sequence[NewTrial], pack: str = "") -> list[int]:
+    def begin_together(self, new: Sequence[NewTrial], pack: str = "") -> list[TrialRow]:
         """Store trials as running, in one transaction.
 
         Args:
@@ -192,33 +189,26 @@ class Ledger(StudyReader):
             pack: the pack that they run in.
 
         Returns:
-            Their numbers.
+            The trials as stored, in the same order.
         """
         if not new:
             return []
         count = select(func.count()).select_from(trials).where(trials.c.study == self.study.name)
-        alike = {"study": self.study.name, "pack": pack, "session": self.session, "asked": time.time()}
-        first: list[int] = []
+        alike = {"study": self.study.name, "pack": pack, "asked": time.time()}
+        begun: list[TrialRow] = []
 
         def write(connection: Connection) -> None:
             there = int(connection.execute(count).scalar_one())
-            if first and there > first[0]:
+            if begun and there > begun[0].number:
                 return  # an attempt whose answer was lost has written them: nobody else writes this study
-            first[:] = [there]
-            rows = [
-                {
-                    **alike,
-                    "number": n,
-                    "params": t.params,
-                    "retry_of": t.retry_of,
-                    "sampler": dict(t.sampler_attrs or {}),
-                }
+            begun[:] = [
+                TrialRow(number=n, params=t.params, retry_of=t.retry_of, sampler=dict(t.sampler_attrs or {}), **alike)
                 for n, t in enumerate(new, there)
             ]
-            connection.execute(insert(trials), rows)
+            connection.execute(insert(trials), [{**trial.model_dump(), "session": self.session} for trial in begun])
 
         self.place.write(write, self._lease)
-        return list(range(first[0], first[0] + len(new)))
+        return begun
 
     def tell(self, number: int, outcome: Outcome, lost: Lost | None = None) -> TrialRecord | None:
         """Store a trial's outcome; return None and change nothing when it has one already."""
@@ -237,7 +227,7 @@ class Ledger(StudyReader):
             The records, by number, of the trials that had no outcome before.
         """
         ends = {number: drop_non_finite(outcome) for number, outcome in outcomes.items()}
-        moment, tried = time.time(), dict[int, Trial]()
+        moment, tried = time.time(), dict[int, TrialRow]()
 
         def write(connection: Connection) -> None:
             among = trials.c.number.in_(list(ends)), trials.c.outcome.is_(None)
@@ -251,7 +241,7 @@ class Ledger(StudyReader):
 
         self.place.write(write, self._lease)
         for number, trial in tried.items():
-            self._records[number] = trial.record(self.cell.fixed, ends[number], moment)
+            self._records[number] = trial.ended(ends[number], moment).record(self.cell.fixed)
         return [self._records[number] for number in tried]
 
     def _ending(self, number: int, outcome: Outcome, lost: Lost | None, moment: float) -> dict[str, Any]:
@@ -279,10 +269,10 @@ class Ledger(StudyReader):
 
     def recover(self) -> list[TrialRecord]:
         """Mark the orphans, running trials of other sessions, as lost; requires the study's lease."""
-        orphans = [trial.number for trial in self.running() if trial.session != self.session]
+        orphans = [trial.number for trial in self.running(trials.c.session != self.session)]
         lost = (self.lose(number, "driver", "the search was stopped before it answered") for number in orphans)
         return [record for record in lost if record]
 
-    def owed_retries(self) -> list[Trial]:
+    def owed_retries(self) -> list[TrialRow]:
         """Return the lost trials without a retry, by number."""
         return [trial for trial in not_repeated(self.trials()) if self.space.holds(trial.params)]

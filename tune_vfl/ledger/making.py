@@ -52,11 +52,12 @@ def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[Plan
 
 
 def _id_of(connection: Connection, campaign: PlannedCampaign, held: Iterable[Mapping[str, Any] | None]) -> str:
-    """Return the id of a study or a campaign: that of its studies where there are some, a new one else."""
-    ids = [row["id"] for row in held if row is not None]
-    if not campaign.lone:  # a study of its own that joins takes the id of its campaign
-        of = select(studies.c.id).where(studies.c.campaign == campaign.name).limit(1)
-        ids = [*connection.execute(of).scalars(), *ids]
+    """Return the id of a study or a campaign: that of its studies where there are some, a new one else.
+
+    A study of its own that joins a campaign takes the id of the campaign.
+    """
+    of = select(studies.c.id).where(studies.c.campaign == campaign.name).limit(1)
+    ids = [*connection.execute(of).scalars(), *(row["id"] for row in held if row is not None)]
     return str(ids[0]) if ids else new_study_id()
 
 
@@ -71,7 +72,7 @@ def refuse_taken(connection: Connection, campaign: PlannedCampaign) -> dict[str,
     """
     problems: list[str] = []
     rows: dict[str, Mapping[str, Any] | None] = {}
-    if not campaign.lone and campaign.name in names_in(connection):
+    if campaign.name in {*names_in(connection)} - {study.name for study in campaign.studies}:
         problems.append(
             f"{campaign.name!r} is a study, and cannot be the name of a campaign too: give the campaign another name "
             "(--set study=NAME)"

@@ -12,14 +12,21 @@ from tune_vfl.ledger.schema import campaigns, confirmations, new_study_id, studi
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import ending_of
 from tune_vfl.records.packed import Packed
+from tune_vfl.records.rows import CampaignRow, SeedRow, StudyRow, TrialRow
+from tune_vfl.spec import Strict
 
 Unpacked = Literal["new", "same"]
 
 # Of a spec, these say where a study is kept, and not what it is.
 _STAYS_BEHIND = ("storage", "tracking")
-# Of a trial, the session is a process's, and the others are the result's; of a study, the code is a machine's, and the
-# id the ledger's: both may go on, and record their runs in one MLflow.
-_OMITTED = {trials.name: {"session", "outcome", "utility", "leakage"}, studies.name: {"code", "id"}}
+
+_ROWS: dict[Table, type[Strict]] = {
+    campaigns: CampaignRow,
+    studies: StudyRow,
+    trials: TrialRow,
+    confirmations: SeedRow,
+}
+"""What is packed of each table. Its other columns stay: they are a process's, a machine's or the ledger's own."""
 
 
 def pack(name: str, storage: str | None = None) -> Packed:
@@ -122,7 +129,7 @@ def _packed(connection: Connection, name: str) -> Packed:
 
 
 def _rows(connection: Connection, table: Table, of: ColumnElement[bool]) -> list[dict[str, Any]]:
-    columns = [column for column in table.c if column.name not in _OMITTED.get(table.name, ())]
+    columns = [table.c[name] for name in _ROWS[table].model_fields]
     found = connection.execute(select(*columns).where(of).order_by(*table.primary_key)).mappings()
     return [{key: value for key, value in row.items() if value is not None} for row in found]
 
@@ -134,6 +141,6 @@ def _insert(connection: Connection, packed: Packed) -> None:
     identity = new_study_id()
     for study in rows["studies"]:
         study["id"] = identity
-    for table in (campaigns, studies, trials, confirmations):
+    for table in _ROWS:
         if rows[table.name]:
             connection.execute(insert(table), rows[table.name])

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.ledger.trials import Trial, overdue, trials_of
+from tune_vfl.ledger.trials import overdue, trials_of
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign, Skipped
-from tune_vfl.records.confirmations import Confirmation
-from tune_vfl.records.joint_confirmation import JointConfirmation
+from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
+from tune_vfl.records.rows import CampaignRow, StudyRow, TrialRow
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.samplers.base import listed_points
 from tune_vfl.spaces.space import Space
 from tune_vfl.spec import StudySpec
 from tune_vfl.spec.cell import Cell, References
-
-# The columns that a run fills; the other ones hold the plan.
-_KNOWN = [
-    studies.c[name] for name in ("trials", "reference_scores", "reference_point", "baseline", "cost", "confirmation")
-]
 
 
 class StudyReader:
@@ -56,69 +47,54 @@ class StudyReader:
     @property
     def budget(self) -> int:
         """The number of finished trials at which the study ends."""
-        return int(self._known()["trials"])
+        return self.row().trials
 
     @property
     def references(self) -> References | None:
         """The attacks' reference scores; None before they were measured."""
-        return _references(self._known())
+        return self.row().reference_scores
 
     @property
     def reference_point(self) -> tuple[float, float] | None:
         """``(utility, leakage)`` for the hypervolume; None before it was measured."""
-        return _reference_point(self._known())
+        return self.row().reference_point
 
     @property
     def baseline(self) -> Outcome | None:
         """The undefended model's outcome; None before it was measured."""
-        return _baseline(self._known())
+        return self.row().baseline
 
     @property
     def cost(self) -> float | None:
         """The ratio of the training's CPU time to the undefended one's; None before it was measured."""
-        cost: float | None = self._known()["cost"]
-        return cost
+        return self.row().cost
 
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[TrialRow]:
         """Return all trials, by number."""
         return self.place.read(lambda connection: trials_of(self.study.name, connection))
 
-    def running(self) -> list[Trial]:
-        """Return the trials without an outcome, by number."""
-        return self.place.read(lambda connection: trials_of(self.study.name, connection, trials.c.outcome.is_(None)))
+    def running(self, *conditions: ColumnElement[bool]) -> list[TrialRow]:
+        """Return the trials without an outcome, by number; of them those that meet further conditions."""
+        among = trials.c.outcome.is_(None), *conditions
+        return self.place.read(lambda connection: trials_of(self.study.name, connection, *among))
 
     def record(self) -> StudyRecord:
         """Return the current record of the study."""
         self._settle()
 
-        def ask(connection: Connection) -> tuple[Mapping[str, Any], list[Trial]]:
+        def ask(connection: Connection) -> tuple[StudyRow, list[TrialRow]]:
             new = trials_of(self.study.name, connection, trials.c.number >= self._settled)
             return self._ask(connection), new
 
         row, new = self.place.read(ask)
         for trial in new:
-            if trial.outcome is not None and trial.number not in self._records:
+            if trial.result is not None and trial.number not in self._records:
                 self._records[trial.number] = trial.record(self.cell.fixed)
-        running = sum(trial.outcome is None for trial in new)
-        records = tuple(self._records[number] for number in sorted(self._records))
+        running = sum(trial.result is None for trial in new)
+        records = [self._records[number] for number in sorted(self._records)]
         counted = sum(record.outcome.outcome != "preempted" for record in records)
-        references = _references(row)
-        return StudyRecord(
-            spec=self.spec,
-            cell=self.cell,
-            baseline=_baseline(row),
-            reference_point=_reference_point(row) or (0.0, 1.0),
-            trials=records,
-            running=running,
-            waiting=max(0, int(min(int(row["trials"]), self.most())) - counted - running),
-            measure=self.study.measure,
-            confirmation=_confirmation(row),
-            alone=tuple(references.alone) if references else (),
-            cost=row["cost"],
-            coverage=self.study.coverage,
-            data=self.study.data,
-            id=self.study.id,
-        )
+        waiting = max(0, int(min(row.trials, self.most())) - counted - running)
+        return row.record(self.study, records, running=running, waiting=waiting)
 
     def most(self) -> float:
         """Return the number of different points of the space; infinite with a float range."""
@@ -129,15 +105,16 @@ class StudyReader:
         while self._settled in self._records:
             self._settled += 1
 
-    def _known(self) -> Mapping[str, Any]:
-        """Query the measured values of the study."""
+    def row(self) -> StudyRow:
+        """Query the study's row."""
         return self.place.read(self._ask)
 
-    def _ask(self, connection: Connection) -> Mapping[str, Any]:
-        row = connection.execute(select(*_KNOWN).where(studies.c.name == self.study.name)).mappings().one_or_none()
+    def _ask(self, connection: Connection) -> StudyRow:
+        wanted = select(*(studies.c[name] for name in StudyRow.model_fields)).where(studies.c.name == self.study.name)
+        row = connection.execute(wanted).mappings().one_or_none()
         if row is None:
             raise StudyError(f"study {self.study.name!r} is not in the ledger any more: it was removed")
-        return dict(row)
+        return StudyRow.model_validate(dict(row))
 
 
 class StoredStudy:
@@ -179,22 +156,21 @@ class StoredStudy:
         row, studies = self._row(), tuple(part.study for part in self.parts())
         if row is None:
             return PlannedCampaign.of(studies[0])
-        return PlannedCampaign(self.name, row["spec"], studies, _skipped(row), int(row["trials"]))
+        return PlannedCampaign(self.name, row.spec, studies, row.skipped, row.trials)
 
     def record(self) -> CampaignRecord:
         """Return the current record; one study gives a campaign of one."""
         row, parts = self._row(), tuple(part.record() for part in self.parts())
         if row is None:
             return CampaignRecord.of(parts[0])
-        confirmation = row["confirmation"]
         return CampaignRecord(
             name=self.name,
             studies=parts,
-            trials=int(row["trials"]),
-            constraints=row["spec"].get("constraints") or {},
-            confidence=float(row["spec"].get("confidence", parts[0].spec.confidence)),
-            skipped=_skipped(row),
-            confirmation=None if confirmation is None else JointConfirmation.model_validate(confirmation),
+            trials=row.trials,
+            constraints=row.spec.get("constraints") or {},
+            confidence=float(row.spec.get("confidence", parts[0].spec.confidence)),
+            skipped=row.skipped,
+            confirmation=row.confirmation,
         )
 
     def overdue(self) -> dict[str, list[int]]:
@@ -203,10 +179,10 @@ class StoredStudy:
         late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in limited}
         return {name: numbers for name, numbers in late.items() if numbers}
 
-    def _row(self) -> Mapping[str, Any] | None:
+    def _row(self) -> CampaignRow | None:
         wanted = select(campaigns).where(campaigns.c.name == self.name)
         row = self.place.read(lambda connection: connection.execute(wanted).mappings().one_or_none())
-        return None if row is None else dict(row)
+        return None if row is None else CampaignRow.model_validate(dict(row))
 
 
 def open_study(name: str, storage: str | None = None) -> StoredStudy:
@@ -263,27 +239,3 @@ def find(place: LedgerStorage, name: str) -> PlannedStudy:
         raise StudyError(nowhere(name, names_in(connection), campaign_names(connection), place.shown))
 
     return place.read(ask)
-
-
-def _references(row: Mapping[str, Any]) -> References | None:
-    raw = row["reference_scores"]
-    return None if raw is None else References.model_validate(raw)
-
-
-def _reference_point(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    raw = row["reference_point"]
-    return None if raw is None else (float(raw[0]), float(raw[1]))
-
-
-def _baseline(row: Mapping[str, Any]) -> Outcome | None:
-    raw = row["baseline"]
-    return None if raw is None else Outcome.model_validate(raw)
-
-
-def _skipped(row: Mapping[str, Any]) -> tuple[Skipped, ...]:
-    return tuple(Skipped(s["study"], s["attack"], tuple(s["problems"])) for s in row["skipped"])
-
-
-def _confirmation(row: Mapping[str, Any]) -> Confirmation | None:
-    raw = row["confirmation"]
-    return None if raw is None else Confirmation.model_validate(raw)

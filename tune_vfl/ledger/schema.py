@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from typing import Any
+from collections.abc import Collection
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from sqlalchemy import (
     Column,
     Connection,
     Dialect,
     Double,
+    Index,
     Integer,
     MetaData,
     Table,
@@ -30,6 +33,8 @@ from sqlalchemy import (
 from tune_vfl.errors import StudyError
 from tune_vfl.machine import checked_json
 from tune_vfl.machine.version import VERSION
+from tune_vfl.records.rows import CampaignRow, SeedRow, StudyRow, TrialRow
+from tune_vfl.spec import Strict
 
 SCHEMA = 6
 """The version of these tables. Those before 4 stood in Optuna's, and were in no release."""
@@ -64,16 +69,6 @@ class Json(TypeDecorator[Any]):
         return None if value is None else checked_json.load(value)
 
 
-class JsonText(TypeDecorator[str]):
-    """A value of a :class:`Json` column as its text, which is compared with its checksum and not parsed."""
-
-    impl, cache_ok = Text, True
-
-    def process_result_value(self, value: str | None, _dialect: Dialect) -> str | None:
-        """Verify a value."""
-        return None if value is None else checked_json.verified(value)
-
-
 version_table = Table(
     "tune_vfl_ledger",
     _METADATA,
@@ -82,66 +77,56 @@ version_table = Table(
     Column("identity", Text),  # drawn when the tables are made: no two ledgers have the same
 )
 
-campaigns = Table(
-    "campaigns",
-    _METADATA,
-    Column("name", Text, primary_key=True),
-    Column("spec", Json, nullable=False),  # the user's last one
-    Column("skipped", Json, nullable=False),
-    Column("trials", Integer, nullable=False),  # the budget of all its studies
-    Column("confirmation", Json),
-)
 
-studies = Table(
+def _table(name: str, row: type[Strict], key: Collection[str], *more: Column[Any]) -> Table:
+    """Make a table of a class of rows: texts and numbers have columns of their type, all else is JSON.
+
+    Args:
+        name: the table's.
+        row: the class; a field that may be None is a column that may be NULL.
+        key: the fields of the primary key.
+        more: columns that only the ledger has.
+    """
+    columns = []
+    for field, info in row.model_fields.items():
+        kinds = get_args(info.annotation)
+        nullable = NoneType in kinds
+        column = _TYPES.get(_plain(kinds[0] if nullable else info.annotation), Json)
+        columns.append(Column(field, column, primary_key=field in key, nullable=nullable, autoincrement=False))
+    return Table(name, _METADATA, *columns, *more)
+
+
+def _plain(annotation: Any) -> Any:
+    """Return the type that an annotation restricts."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[0]
+    return str if get_origin(annotation) is Literal else annotation
+
+
+_TYPES: dict[Any, type[Text | Integer | Double[float]]] = {str: Text, int: Integer, float: Double}
+
+campaigns = _table("campaigns", CampaignRow, {"name"})
+
+studies = _table(
     "studies",
-    _METADATA,
-    Column("name", Text, primary_key=True),
-    Column("campaign", Text, nullable=False, index=True),
-    Column("place", Integer, nullable=False),  # in the order of the campaign
-    Column("spec", Json, nullable=False),
-    Column("cell", Json, nullable=False),
-    Column("space", Json, nullable=False),
-    Column("measure", Integer, nullable=False),
-    Column("data", Text, nullable=False),  # the fingerprint of its rows
-    Column("coverage", Json),
-    Column("trials", Integer, nullable=False),  # the budget
-    Column("reference_scores", Json),
-    Column("reference_point", Json),
-    Column("baseline", Json),
-    Column("cost", Double),
-    Column("confirmation", Json),
-    Column("code", Json),  # digests of the source files that measured it
+    StudyRow,
+    {"name"},
+    Column("code", Json),  # digests of the source files that measured it, a machine's own
     Column("id", Text),  # drawn when the study is made, beside its name; all studies of a campaign have the same
 )
+Index("ix_studies_campaign", studies.c.campaign)
 
-trials = Table(
+trials = _table(
     "trials",
-    _METADATA,
-    Column("study", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("params", Json, nullable=False),  # the searched ones, lists as texts
-    Column("pack", Text, nullable=False),
+    TrialRow,
+    {"study", "number"},
     Column("session", Text, nullable=False),  # the run of a search that created it
-    Column("asked", Double, nullable=False),
-    Column("retry_of", Integer),
-    Column("sampler", Json, nullable=False),  # the sampler's own data about it
-    Column("outcome", Text),
+    Column("outcome", Text),  # these three are the result's, for conditions
     Column("utility", Double),
     Column("leakage", Double),
-    Column("result", Json),  # the whole outcome
-    Column("lost", Text),
-    Column("finished", Double),
-    Column("tuned", Json),  # the best attacker that was tuned against it
 )
 
-confirmations = Table(
-    "confirmations",
-    _METADATA,
-    Column("study", Text, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),  # of the trial; -1 is the undefended model
-    Column("seed", Integer, primary_key=True, autoincrement=False),
-    Column("record", Json, nullable=False),
-)
+confirmations = _table("confirmations", SeedRow, {"study", "number", "seed"})
 
 leases = Table(
     "leases",

@@ -4,80 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect, Double, TypeDecorator, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Dialect, Double, Text, TypeDecorator, select, type_coerce
 
-from tune_vfl.ledger.schema import JsonText, trials
+from tune_vfl.ledger.schema import trials
+from tune_vfl.machine import checked_json
 from tune_vfl.machine.checked_json import DamagedValueError
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.studies import END_OF_TIME, TrialRecord
-from tune_vfl.spec.cell import from_text
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A trial, running or finished.
-
-    Attributes:
-        number: its number in the study.
-        params: the searched parameters, lists as texts.
-        asked: when it was created, in seconds since 1970.
-        pack: the pack that it runs in.
-        session: the run of a search that created it.
-        retry_of: the lost trial that it repeats.
-        sampler: the sampler's own data about it.
-        outcome: its kind; None while it runs.
-        utility, leakage: of an outcome that is ok.
-        result: the whole outcome, as JSON.
-        lost: the cause of a preemption.
-        finished: when it ended, in seconds since 1970.
-    """
-
-    number: int
-    params: dict[str, Any]
-    asked: float
-    pack: str = ""
-    session: str = ""
-    retry_of: int | None = None
-    sampler: dict[str, Any] = field(default_factory=dict)
-    outcome: str | None = None
-    utility: float | None = None
-    leakage: float | None = None
-    result: str | None = None
-    lost: str | None = None
-    finished: float | None = None
-
-    @property
-    def objectives(self) -> tuple[float, float] | None:
-        """``(utility, leakage)``; None of an outcome that is not ok."""
-        return None if self.utility is None or self.leakage is None else (self.utility, self.leakage)
-
-    def ended(self) -> Outcome:
-        """Return the outcome of a finished trial."""
-        return Outcome.model_validate_json(self.result or "")
-
-    def record(
-        self, fixed: Mapping[str, Any], outcome: Outcome | None = None, finished: float | None = None
-    ) -> TrialRecord:
-        """Return the record of a finished trial.
-
-        Args:
-            fixed: the parameters that the search does not touch.
-            outcome: of a trial that was read while it ran.
-            finished: likewise.
-        """
-        return TrialRecord(
-            number=self.number,
-            params={**fixed, **{name: from_text(value) for name, value in self.params.items()}},
-            outcome=outcome or self.ended(),
-            started=datetime.fromtimestamp(self.asked, UTC),
-            finished=datetime.fromtimestamp(finished or self.finished or 0.0, UTC),
-            retry_of=self.retry_of,
-        )
-
+from tune_vfl.records.rows import TrialRow
+from tune_vfl.records.studies import END_OF_TIME
 
 MOMENTS = ("asked", "finished")
 """The columns of times."""
@@ -100,19 +37,29 @@ class _Moment(TypeDecorator[float]):
         return value
 
 
-# Outcomes are read from their text at once: a thousand of them are most of what a ledger holds.
-_READ: dict[str, TypeDecorator[Any]] = {"result": JsonText(), **dict.fromkeys(MOMENTS, _Moment())}
+class _Result(TypeDecorator[Outcome]):
+    """An outcome from its text at once: a thousand of them are most of what a ledger holds."""
+
+    impl, cache_ok = Text, True
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> Outcome | None:
+        """Compare a value with its checksum, and parse it."""
+        return None if value is None else Outcome.model_validate_json(checked_json.verified(value))
+
+
+_READ: dict[str, TypeDecorator[Any]] = {"result": _Result(), **dict.fromkeys(MOMENTS, _Moment())}
+# Tuned attackers are read by confirmations alone.
 _COLUMNS = [
-    type_coerce(column, _READ[column.name]).label(column.name) if column.name in _READ else column
-    for column in trials.c
-    if column not in {trials.c.study, trials.c.tuned}
+    type_coerce(trials.c[name], _READ[name]).label(name) if name in _READ else trials.c[name]
+    for name in TrialRow.model_fields
+    if name != "tuned"
 ]
 
 
-def trials_of(study: str, connection: Connection, *conditions: ColumnElement[bool]) -> list[Trial]:
-    """Query trials of a study by conditions, by number."""
+def trials_of(study: str, connection: Connection, *conditions: ColumnElement[bool]) -> list[TrialRow]:
+    """Query trials of a study by conditions, by number; their tuned attackers are left out."""
     wanted = select(*_COLUMNS).where(trials.c.study == study, *conditions).order_by(trials.c.number)
-    return [Trial(**row) for row in connection.execute(wanted).mappings()]
+    return [TrialRow.model_construct(**row) for row in connection.execute(wanted).mappings()]
 
 
 def ending_of(outcome: Outcome | None) -> dict[str, Any]:
@@ -121,7 +68,7 @@ def ending_of(outcome: Outcome | None) -> dict[str, Any]:
     return {"outcome": None if outcome is None else outcome.outcome, "utility": utility, "leakage": leakage}
 
 
-def overdue(running: Sequence[Trial], minutes: float | None, now: datetime | None = None) -> list[int]:
+def overdue(running: Sequence[TrialRow], minutes: float | None, now: datetime | None = None) -> list[int]:
     """Return the running trials that exceed their pack's time limit, by number.
 
     Args:
@@ -146,7 +93,7 @@ def repeats(retry_of: Mapping[int, int | None], number: int) -> list[int]:
     return chain
 
 
-def not_repeated(held: Iterable[Trial]) -> list[Trial]:
+def not_repeated(held: Iterable[TrialRow]) -> list[TrialRow]:
     """Return the lost trials without a retry, in the given order."""
     held = list(held)
     repeated = {t.retry_of for t in held}

@@ -13,16 +13,14 @@ from pydantic import Field, ValidationError
 from tune_vfl.errors import ParcelError, shortened
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records.packed import Packed
-from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spaces.space import point_key
 from tune_vfl.spec import Strict, explain
-from tune_vfl.spec.cell import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tune_vfl.records.packed import PackedTrial
 
 ENTRY_SCHEMA: Literal["tune-vfl/board-entry/1"] = "tune-vfl/board-entry/1"
 
@@ -111,20 +109,8 @@ class Entry(Strict):
     def record(self) -> StudyRecord:
         """The study's record, as if the ledger had been read."""
         study = self.packed.studies[0]
-        plan, references = study.planned, study.reference_scores
-        return StudyRecord(
-            spec=plan.spec,
-            cell=plan.cell,
-            baseline=study.baseline,
-            reference_point=study.reference_point or (0.0, 1.0),
-            trials=tuple(_trial(row, plan.cell.fixed) for row in self.packed.trials if row.result is not None),
-            measure=plan.measure,
-            confirmation=study.confirmation,
-            alone=tuple(references.alone) if references else (),
-            cost=study.cost,
-            coverage=plan.coverage,
-            data=plan.data,
-        )
+        fixed = study.planned.cell.fixed
+        return study.record(study.planned, [row.record(fixed) for row in self.packed.trials if row.result is not None])
 
 
 def settings_of(packed: Packed) -> Iterator[str]:
@@ -138,13 +124,6 @@ def _shortest(value: Any) -> str:
     if isinstance(value, dict) and set(value) == {"name"}:
         value = value["name"]
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _trial(row: PackedTrial, fixed: Mapping[str, Any]) -> TrialRecord:
-    assert row.result is not None  # noqa: S101 - of the finished ones
-    params = {**fixed, **{name: from_text(value) for name, value in row.params.items()}}
-    begun, ended = (datetime.fromtimestamp(moment or 0.0, UTC) for moment in (row.asked, row.finished))
-    return TrialRecord(row.number, params, row.result, begun, ended, row.retry_of)
 
 
 def _slim(packed: Packed) -> Packed:

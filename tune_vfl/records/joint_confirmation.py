@@ -14,7 +14,7 @@ from tune_vfl.evaluation.checks import Check
 from tune_vfl.records.confirmations import CONFIRMATION_SCHEMA, ConfirmedPoint, Line, UndefendedModel
 from tune_vfl.spec import Strict
 
-Setting = tuple[str, int]
+SettingKey = tuple[str, int]
 """A study's name and a trial's number, which a person writes as ``STUDY#21``."""
 
 
@@ -25,7 +25,7 @@ class PointName(Strict):
     number: int
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> SettingKey:
         """Its study and trial."""
         return self.study, self.number
 
@@ -86,7 +86,7 @@ class JointConfirmation(Strict):
         return self.model_dump(mode="json", by_alias=True)
 
     @property
-    def by_setting(self) -> dict[Setting, ConfirmedPoint]:
+    def by_setting(self) -> dict[SettingKey, ConfirmedPoint]:
         """The confirmed points by study and trial; those that did not stay are left out."""
         return {(p.study, p.number): p for p in self.points if p.confirmed}
 

@@ -7,9 +7,6 @@ from collections.abc import Mapping, Sequence
 from tune_vfl.errors import StudyError, shortened
 from tune_vfl.spec.cell import MEASURE
 
-FIRST = 1
-"""The measure of studies without one."""
-
 _AGAIN = (
     "To measure it again, search its spec under another name: `tune-vfl search STUDY.yaml --name NEW`; "
     "`tune-vfl report STUDY` writes STUDY.yaml."

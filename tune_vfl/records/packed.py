@@ -1,4 +1,4 @@
-"""Packed studies and campaigns: their rows of the ledger's tables, validated field by field.
+"""Packed studies and campaigns: their rows of the ledger's tables, which are checked against each other.
 
 The places ``storage`` and ``tracking`` and the processes are left out. It holds no rows of data.
 """
@@ -7,28 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from tune_vfl.errors import ParcelError, SpecError, shortened
-from tune_vfl.evaluation.coverage import Coverage
-from tune_vfl.outcome import Outcome, TunedAttack
-from tune_vfl.records.campaigns import Skipped
-from tune_vfl.records.confirmations import UNDEFENDED, Confirmation, SeedRecord
-from tune_vfl.records.joint_confirmation import JointConfirmation
-from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.records.studies import END_OF_TIME
-from tune_vfl.spec import Strict, StudyName, explain
-from tune_vfl.spec.cell import References
+from tune_vfl.records.rows import CampaignRow, SeedRow, StudyRow, TrialRow
+from tune_vfl.spec import Strict, explain
 from tune_vfl.spec.constraints import Constraints
 
 PACKED_SCHEMA = "tune-vfl/packed/1"
-
-Count = Field(ge=0, lt=2**31)
-Moment = Annotated[FiniteFloat, Field(ge=0, lt=END_OF_TIME)]
-"""Seconds since 1970, up to the year 6325: every calendar has such a moment, in every time zone."""
 
 
 class _Asked(BaseModel):
@@ -36,87 +24,6 @@ class _Asked(BaseModel):
 
     constraints: Constraints | None = None
     confidence: float = Field(0.9, gt=0.5, lt=1)
-
-
-class PackedCampaign(Strict):
-    """A row of ``campaigns``."""
-
-    name: StudyName
-    spec: dict[str, Any]
-    skipped: tuple[Skipped, ...] = ()
-    trials: int = Count
-    confirmation: JointConfirmation | None = None
-
-    @model_validator(mode="after")
-    def _can_be_read(self) -> PackedCampaign:
-        with _in_words():
-            _Asked.model_validate(self.spec)
-        return self
-
-
-class PackedStudy(Strict):
-    """A row of ``studies``."""
-
-    name: StudyName
-    campaign: str = ""
-    place: int = Count
-    spec: dict[str, Any]
-    cell: dict[str, Any]
-    space: dict[str, Any]
-    measure: int = Field(ge=1, lt=2**31)
-    data: str
-    coverage: Coverage | None = None
-    trials: int = Field(ge=1, lt=2**31)
-    reference_scores: References | None = None
-    reference_point: tuple[FiniteFloat, FiniteFloat] | None = None
-    baseline: Outcome | None = None
-    cost: FiniteFloat | None = Field(None, gt=0)
-    confirmation: Confirmation | None = None
-
-    @cached_property
-    def planned(self) -> PlannedStudy:
-        """Its plan."""
-        return PlannedStudy.read(self.model_dump(mode="json"))
-
-    @model_validator(mode="after")
-    def _can_be_read(self) -> PackedStudy:
-        with _in_words():
-            if self.planned.name != self.name:
-                raise ValueError(f"expected a spec of study {self.name!r}, got {self.planned.name!r}")
-        return self
-
-
-class PackedTrial(Strict):
-    """A row of ``trials``; its outcome and objectives are those of the result."""
-
-    study: str
-    number: int = Count
-    params: dict[str, bool | int | float | str | None]
-    pack: str = ""
-    asked: Moment
-    retry_of: int | None = None
-    sampler: dict[str, Any] = Field(default_factory=dict)
-    result: Outcome | None = None
-    lost: Literal["driver", "worker", "node", "memory"] | None = None
-    finished: Moment | None = None
-    tuned: TunedAttack | None = None
-
-    @model_validator(mode="after")
-    def _hangs_together(self) -> PackedTrial:
-        if (self.result is None) != (self.finished is None):
-            raise ValueError("a trial has a result where it is finished, and only there")
-        if self.retry_of is not None and not 0 <= self.retry_of < self.number:
-            raise ValueError("a trial repeats an earlier one")
-        return self
-
-
-class PackedSeed(Strict):
-    """A row of ``confirmations``."""
-
-    study: str
-    number: int = Field(ge=UNDEFENDED)
-    seed: int = Count
-    record: SeedRecord
 
 
 class Packed(Strict):
@@ -129,13 +36,13 @@ class Packed(Strict):
         confirmations: their records on fresh seeds.
     """
 
-    campaigns: tuple[PackedCampaign, ...] = Field((), max_length=1)
-    studies: tuple[PackedStudy, ...] = Field(min_length=1)
-    trials: tuple[PackedTrial, ...] = ()
-    confirmations: tuple[PackedSeed, ...] = ()
+    campaigns: tuple[CampaignRow, ...] = Field((), max_length=1)
+    studies: tuple[StudyRow, ...] = Field(min_length=1)
+    trials: tuple[TrialRow, ...] = ()
+    confirmations: tuple[SeedRow, ...] = ()
 
     @property
-    def campaign(self) -> PackedCampaign | None:
+    def campaign(self) -> CampaignRow | None:
         """The campaign; None for a single study."""
         return self.campaigns[0] if self.campaigns else None
 
@@ -165,6 +72,8 @@ class Packed(Strict):
     def _hangs_together(self) -> Packed:
         names, campaign = [study.name for study in self.studies], self.campaign
         of = campaign.name if campaign else ""
+        with _in_words():
+            _Asked.model_validate(campaign.spec if campaign else {})
         if any((s.campaign, s.place) != (of, place) for place, s in enumerate(self.studies)):
             raise ValueError(f"expected the studies of {of or 'no campaign'}, in order")
         if campaign is None and len(names) > 1:
@@ -184,11 +93,19 @@ class Packed(Strict):
             self._refuse_strange_rows(study)
         return self
 
-    def _refuse_strange_rows(self, study: PackedStudy) -> None:
+    def _refuse_strange_rows(self, study: StudyRow) -> None:
+        with _in_words():
+            if study.planned.name != study.name:
+                raise ValueError(f"expected a spec of study {study.name!r}, got {study.planned.name!r}")
         rows = [trial for trial in self.trials if trial.study == study.name]
         if [trial.number for trial in rows] != list(range(len(rows))):
             raise ValueError(f"study {study.name!r}: expected trials 0 to {len(rows) - 1}, each once")
         for trial in rows:
+            if (trial.result is None) != (trial.finished is None):
+                says = "has a result where it is finished, and only there"
+                raise ValueError(f"study {study.name!r}: trial {trial.number} {says}")
+            if trial.retry_of is not None and not 0 <= trial.retry_of < trial.number:
+                raise ValueError(f"study {study.name!r}: trial {trial.number} repeats {trial.retry_of}, no earlier one")
             if not study.planned.space.holds(trial.params):
                 raise ValueError(
                     f"study {study.name!r}: trial {trial.number} does not fit what the study searches: {trial.params}"

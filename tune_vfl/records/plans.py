@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tune_vfl.evaluation.coverage import Coverage
-from tune_vfl.records.measure import FIRST
 from tune_vfl.spaces.space import Space
 from tune_vfl.spec import MEASURE, StudySpec, parse
 from tune_vfl.spec.cell import Cell
@@ -33,7 +32,7 @@ class PlannedStudy:
         measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`; today's unless the ledger says otherwise.
         data: the fingerprint of the data at the time of planning; empty where none was taken.
         campaign: its campaign; empty for a study of none.
-        coverage: the attackers that it covers; None for older plans.
+        coverage: the attackers that it covers; None where it was not worked out.
         id: what tells the study, or its campaign, from every other one of whatever name and ledger; empty before the
             ledger has drawn it.
     """
@@ -51,6 +50,11 @@ class PlannedStudy:
     def name(self) -> str:
         """The study's name."""
         return self.spec.study
+
+    @property
+    def experiment(self) -> str:
+        """The name of its campaign, or its own without one: of its lease, its report and its experiment in MLflow."""
+        return self.campaign or self.name
 
     def changed(self, *, trials: int | None = None, name: str | None = None) -> PlannedStudy:
         """Return the plan with another budget of finished trials or another name.
@@ -81,12 +85,12 @@ class PlannedStudy:
 
     @classmethod
     def read(cls, dumped: Mapping[str, Any]) -> PlannedStudy:
-        """Parse the result of :meth:`dumped`; other keys are ignored. Without a measure it is 1."""
+        """Parse the result of :meth:`dumped`; other keys are ignored."""
         return cls(
             spec=StudySpec.model_validate(dumped["spec"]),
             cell=Cell.model_validate(dumped["cell"]),
             space=Space.model_validate(dumped["space"]),
-            measure=int(dumped.get("measure", FIRST)),
+            measure=int(dumped["measure"]),
             data=str(dumped.get("data", "")),
             campaign=str(dumped.get("campaign", "")),
             coverage=Coverage.model_validate(covered) if (covered := dumped.get("coverage")) else None,

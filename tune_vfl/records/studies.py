@@ -6,16 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.spec.cell import MEASURE, Cell
+from tune_vfl.records.plans import PlannedStudy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from tune_vfl.evaluation.coverage import Coverage
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint
-    from tune_vfl.spec import StudySpec
 
 
 END_OF_TIME = 2**37
@@ -43,46 +41,29 @@ class TrialRecord:
     retry_of: int | None = None
 
 
-@dataclass(frozen=True)
-class StudyRecord:
-    """The record of a study at one moment.
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord(PlannedStudy):
+    """The record of a study at one moment: its plan, and what was measured by then.
 
     Attributes:
-        spec: the user's.
-        cell: the resolved spec.
         baseline: the undefended model's outcome with the same seeds; None before it was measured.
         reference_point: ``(utility, leakage)`` for the hypervolume, fixed at the study's start.
         trials: finished trials by number, preempted ones included.
         running, waiting: the numbers of trials that run, and that are still to be started.
-        measure: how it is measured, see :data:`tune_vfl.spec.cell.MEASURE`.
         alone: the utility of the label party's own model, a value a seed of the undefended one; empty where it was not
             measured.
         confirmation: the answer of its last confirmation; None without one.
         cost: the ratio of the training's CPU time to the undefended one's; None where it was not measured.
-        coverage: the attackers that it covers; None for older plans.
-        data: the fingerprint of its data; empty where none was taken.
-        id: what tells it, or its campaign, from every other one of whatever name; empty outside of a ledger.
     """
 
-    spec: StudySpec
-    cell: Cell
     baseline: Outcome | None
     reference_point: tuple[float, float]
     trials: tuple[TrialRecord, ...]
     running: int = 0
     waiting: int = 0
-    measure: int = MEASURE
-    confirmation: Confirmation | None = None
     alone: tuple[float, ...] = ()
+    confirmation: Confirmation | None = None
     cost: float | None = None
-    coverage: Coverage | None = None
-    data: str = ""
-    id: str = ""
-
-    @property
-    def name(self) -> str:
-        """The study's name."""
-        return self.spec.study
 
     @property
     def counted(self) -> tuple[TrialRecord, ...]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from tune_vfl.ledger.reading import StudyReader
-    from tune_vfl.ledger.trials import Trial
+    from tune_vfl.outcome import Outcome
+    from tune_vfl.records.rows import TrialRow
 
 
 def copy_to_optuna(name: str, file: Path, storage: str | None = None) -> dict[str, int]:
@@ -64,16 +65,15 @@ def _write(file: Path, parts: Sequence[StudyReader]) -> dict[str, int]:
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             study.set_metric_names(["utility", "leakage"])
         domains = part.space.distributions()
-        finished = [trial for trial in part.trials() if trial.outcome is not None]
-        study.add_trials([_copied(trial, domains) for trial in finished])
+        finished = [(trial, trial.result) for trial in part.trials() if trial.result is not None]
+        study.add_trials([_copied(trial, outcome, domains) for trial, outcome in finished])
         written[part.study.name] = len(finished)
     return written
 
 
-def _copied(trial: Trial, domains: dict[str, BaseDistribution]) -> FrozenTrial:
+def _copied(trial: TrialRow, outcome: Outcome, domains: dict[str, BaseDistribution]) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
-    outcome = trial.ended()
     copied = create_trial(
         state=TrialState.FAIL if trial.objectives is None else TrialState.COMPLETE,
         values=trial.objectives,

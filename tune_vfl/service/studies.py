@@ -36,13 +36,13 @@ def campaign_record(name: str, storage: str | None = None) -> CampaignRecord:
     return open_study(name, storage).record()
 
 
-def all_records(storage: str | None = None) -> tuple[list[tuple[StudyRecord, str]], list[str]]:
-    """Return every readable study of a ledger with its campaign, by name, and a sentence on each damaged one."""
-    records, damaged = [], []
+def all_records(storage: str | None = None) -> tuple[list[StudyRecord], list[str]]:
+    """Return every readable study of a ledger, by name, and a sentence on each damaged one."""
+    records: list[StudyRecord] = []
+    damaged = []
     for name in study_names(storage):
         try:
-            study = open_study(name, storage)
-            records.append((study.record().studies[0], study.campaign))
+            records += open_study(name, storage).record().studies
         except (DamagedError, LedgerTroubleError) as error:
             if isinstance(error, LedgerTroubleError) and not error.damaged:
                 raise

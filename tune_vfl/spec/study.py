@@ -13,7 +13,6 @@ from pydantic import (
     PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationError,
-    field_validator,
     model_serializer,
     model_validator,
 )
@@ -205,16 +204,6 @@ class StudySpec(Strict):
             part, _, field = name.partition(".")
             plain.setdefault(part, {})[field] = domain
         return plain
-
-    @field_validator("allocation", mode="before")
-    @classmethod
-    def _no_race(cls, asked: Any) -> Any:
-        if asked == "race":
-            raise ValueError(
-                "expected even, the default: every defense gets as many trials; leave the line out, and search a "
-                "defense that deserves more in a study of its own"
-            )
-        return asked
 
     @model_validator(mode="after")
     def _each_attack_once(self) -> StudySpec:

@@ -37,8 +37,8 @@ def attach_settings(runs: Runs, whole: Whole) -> None:
 
 
 def _settings(whole: Whole) -> Iterator[tuple[Key, str]]:
-    for study in whole.studies:
-        ranks, refused = whole.standings[study.name].ranks, []
+    for study in whole.campaign.studies:
+        ranks, refused = whole.ranks[study.name], []
         for trial in (t for t in study.ok if ranks[t.number] == 0):
             try:
                 config = exported(study, trial, f"{study.name}#{trial.number}")
@@ -67,8 +67,8 @@ def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, b
     state = _state(campaign)
     if runs.written[SUMMARY_KEY].tags.get(payload.DIGEST) == state:
         return
-    for study in whole.studies:
-        name = "spec.yaml" if whole.lone else f"specs/{study.name}.yaml"
+    for study in campaign.studies:
+        name = "spec.yaml" if campaign.lone else f"specs/{study.name}.yaml"
         runs.log_text(SUMMARY_KEY, spec_text(study), name)
     runs.log_text(SUMMARY_KEY, json.dumps(filters(whole), indent=2), "filters.json")
     files = report_files(campaign) if report is None else report()

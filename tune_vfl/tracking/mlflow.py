@@ -13,8 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
-from tune_vfl.analysis.front_statistics import HypervolumeHistory, in_order
+from tune_vfl.analysis.hypervolume_history import HypervolumeHistory, in_order
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.places import resolve_uri
 from tune_vfl.records.campaigns import CampaignRecord
@@ -23,7 +24,7 @@ from tune_vfl.tracking import attached, payload, summary
 from tune_vfl.tracking.payload import RunContent
 from tune_vfl.tracking.refusals import explained
 from tune_vfl.tracking.runs import SUMMARY_KEY, Change, Key, Runs
-from tune_vfl.tracking.whole import Whole, is_lone, reference_of
+from tune_vfl.tracking.whole import Whole
 
 _log = logging.getLogger("tune_vfl.tracking")
 
@@ -164,7 +165,7 @@ class Recorder:
             self._update(runs)
 
     def _end(self, runs: Runs) -> None:
-        if self._look is not None and not is_lone(self.experiment, self._studies):
+        if self._look is not None and not self._lone:
             self._known = self._look()
         self._finish(runs)
 
@@ -180,13 +181,21 @@ class Recorder:
         finally:
             self._attaching = False
 
+    @property
+    def _lone(self) -> bool:
+        """Whether the experiment is a single study outside any campaign, which has the experiment's name."""
+        return [*self._studies] == [self.experiment]
+
     def _whole(self) -> Whole:
         arrived: dict[str, list[TrialRecord]] = {name: [] for name in self._studies}
         for (name, *_), trial in self._trials.items():
             if name in arrived:
                 arrived[name].append(trial)
         studies = tuple(record.with_trials(arrived[name]) for name, record in self._studies.items())
-        return Whole(self.experiment, studies, self._known)
+        if self._known is not None:
+            return Whole(replace(self._known, studies=studies))
+        spec, trials = studies[0].spec, sum(s.spec.budget.trials for s in studies)
+        return Whole(CampaignRecord(self.experiment, studies, trials, dict(spec.constraints), spec.confidence))
 
     def _write(self, runs: Runs) -> None:
         """Write the runs that MLflow lacks."""
@@ -197,7 +206,7 @@ class Recorder:
         # One of a few is tagged as on no front; the update that follows corrects the tags where it is on one.
         many = len(pending) > max(_MANY, len(self._trials) / _SHARE)
         fronts = dict(_tags_of_fronts(self._whole())) if many else {}
-        fresh = Change(payload.fresh_tags(lone=is_lone(self.experiment, self._studies)), {})
+        fresh = Change(payload.fresh_tags(lone=self._lone), {})
 
         def content(key: Key, trial: TrialRecord) -> RunContent:
             plain = payload.trial_content(key[0], self._studies[key[0]].cell, trial)
@@ -245,13 +254,13 @@ class Recorder:
         return whole
 
     def _grow(self, runs: Runs, whole: Whole) -> None:
-        for dataset, studies in whole.datasets.items():
-            name, reference = summary.series(whole, "hypervolume", dataset), reference_of(studies)
+        for dataset, joint in whole.joints.items():
+            name, reference = summary.series(whole, "hypervolume", dataset), joint.reference
             if name not in self._growth or self._growth[name].reference != reference:
                 self._growth[name] = HypervolumeHistory(reference)
             if name not in self._steps:
                 self._steps[name] = runs.steps(name)
-            held, counted = self._steps[name], in_order(t for s in studies for t in s.trials)
+            held, counted = self._steps[name], in_order(t for s in joint.parts for t in s.trials)
             # A corrected value gets the present time: of two values of one step MLflow shows the later.
             now = time.time_ns() // 1_000_000
             new = [
@@ -265,13 +274,13 @@ class Recorder:
 
 def _tags_of_fronts(whole: Whole) -> Iterable[tuple[Key, Change]]:
     """Yield what changes of the trials' runs as others end, by their keys: tags, and metrics of a confirmation."""
-    joint = {place for places in whole.joint.values() for place in places}
-    for study in whole.studies:
-        ranks, again = whole.standings[study.name].ranks, payload.confirmed_contents(study)
+    lone = whole.campaign.lone
+    for study in whole.campaign.studies:
+        ranks, again = whole.ranks[study.name], payload.confirmed_contents(study)
         for trial in study.counted:
             place = (study.name, trial.number)
             confirmed, metrics = again.get(trial.number, ({}, {}))
-            on = None if whole.lone else place in joint
+            on = None if lone else place in whole.joint
             tags = payload.front_tags(ranks.get(trial.number), knee=place in whole.knees, joint=on)
             yield _key(study.name, trial), Change(tags | confirmed, metrics)
 

@@ -53,39 +53,41 @@ _ALL = {
 
 def filters(whole: Whole) -> dict[str, str]:
     """Return filters for the search field of MLflow's runs table, by their purpose."""
-    own = {"all runs of this study": f"tags.`{STUDY_ID}` = '{whole.studies[0].id}'"}
-    if whole.lone:
+    campaign = whole.campaign
+    own = {"all runs of this study": f"tags.`{STUDY_ID}` = '{campaign.studies[0].id}'"}
+    if campaign.lone:
         return _ALL | own
     joint = f"tags.`{CAMPAIGN_PARETO}` = 'true'"
     found = {"the joint front": joint}
-    if len(whole.datasets) > 1:
-        found |= {f"the joint front on {name}": f"{joint} AND params.dataset = '{name}'" for name in whole.datasets}
+    if len(campaign.datasets) > 1:
+        found |= {f"the joint front on {name}": f"{joint} AND params.dataset = '{name}'" for name in campaign.datasets}
     return found | {"the front of each study" if what == "the front" else what: q for what, q in _ALL.items()} | own
 
 
 def series(whole: Whole, name: str, dataset: str) -> str:
     """Return a summary metric's name, with the data set's where there are several."""
-    return name if len(whole.datasets) == 1 else f"{name}/{dataset}"
+    return name if len(whole.campaign.datasets) == 1 else f"{name}/{dataset}"
 
 
 def summary_content(whole: Whole) -> RunContent:
     """Return the summary run: the undefended models (``baseline.*``), the fronts' sizes, costs, filters to paste."""
     metrics: dict[str, float | None] = {"trial_count": float(whole.trials)}
-    for dataset, studies in whole.datasets.items():
-        undefended = next((s.baseline for s in studies if s.baseline is not None), None)
+    campaign = whole.campaign
+    for dataset, joint in whole.joints.items():
+        undefended = next((s.baseline for s in joint.parts if s.baseline is not None), None)
         numbers: dict[str, float] = measured(undefended) if undefended else {}
         listed = {f"baseline.{name}": value for name, value in numbers.items()}
-        listed["front_size"] = float(len(whole.joint[dataset]))
+        listed["front_size"] = float(len(joint.front))
         metrics |= {series(whole, name, dataset): value for name, value in listed.items()}
-        costs = {f"cost.{s.cell.defense}": s.cost for s in studies if s.cost is not None}
+        costs = {f"cost.{s.cell.defense}": s.cost for s in joint.parts if s.cost is not None}
         metrics |= {series(whole, name, dataset): value for name, value in costs.items()}
-    trials = [t for s in whole.studies for t in s.trials]
+    trials = [t for s in campaign.studies for t in s.trials]
     times = [m for t in trials for m in (milliseconds(t.started), milliseconds(t.finished))] or [0]
     return RunContent(
         name="summary",
-        params=common_params(whole.studies[0].cell) if whole.lone else {},  # a campaign's studies may change
+        params=common_params(campaign.studies[0].cell) if campaign.lone else {},  # a campaign's studies may change
         metrics=finite(metrics),
-        tags={STUDY: whole.name, SUMMARY: "true", NOTE: _note(whole)},
+        tags={STUDY: campaign.name, SUMMARY: "true", NOTE: _note(whole)},
         status="FINISHED",
         started=min(times),
         finished=max(times),
@@ -93,14 +95,13 @@ def summary_content(whole: Whole) -> RunContent:
 
 
 def _note(whole: Whole) -> str:
-    fronts = []
-    for dataset, studies in whole.datasets.items():
-        on = "" if len(whole.datasets) == 1 else f" on {dataset}"
-        size = len(whole.joint[dataset])
-        front = "front" if len(studies) == 1 else "joint front"
-        fronts.append(f"{size} on the {front}{on}, hypervolume {whole.hypervolume(dataset):.4f}.")
+    campaign, fronts = whole.campaign, []
+    for dataset, joint in whole.joints.items():
+        on = "" if len(campaign.datasets) == 1 else f" on {dataset}"
+        front = "front" if len(joint.parts) == 1 else "joint front"
+        fronts.append(f"{len(joint.front)} on the {front}{on}, hypervolume {joint.hypervolume:.4f}.")
     lines = [
-        *(_lone(whole.studies[0]) if whole.lone else _table(whole)),
+        *(_lone(campaign.studies[0]) if campaign.lone else _table(whole)),
         *fronts,
         "",
         "Paste one of these into the search field of the runs table:",
@@ -117,15 +118,16 @@ def _lone(study: StudyRecord) -> list[str]:
 
 def _table(whole: Whole) -> list[str]:
     """Return the campaign's studies as a Markdown table."""
-    joint = Counter(study for places in whole.joint.values() for study, _ in places)
+    joint, studies = Counter(study for study, _ in whole.joint), whole.campaign.studies
+    on_own = {name: sum(rank == 0 for rank in ranks.values()) for name, ranks in whole.ranks.items()}
     rows = [
         f"| {s.name} | {s.cell.dataset.name} | {s.cell.defense} | {_counts(s)} "
-        f"| {len(whole.standings[s.name].front)} | {joint[s.name]} | {'–' if s.cost is None else f'{s.cost:.2f}'} |"
-        for s in whole.studies
+        f"| {on_own[s.name]} | {joint[s.name]} | {'–' if s.cost is None else f'{s.cost:.2f}'} |"
+        for s in studies
     ]
     head = "| study | data set | defense | trials | on its front | on the joint front | cost |"
-    many = f"{formatting.count(len(whole.studies), 'study', 'studies')}, {formatting.count(whole.trials, 'trial')}"
-    return [f"**{whole.name}**: {many}.", "", head, "|---|---|---|---|---|---|---|", *rows, ""]
+    many = f"{formatting.count(len(studies), 'study', 'studies')}, {formatting.count(whole.trials, 'trial')}"
+    return [f"**{whole.campaign.name}**: {many}.", "", head, "|---|---|---|---|---|---|---|", *rows, ""]
 
 
 def _counts(study: StudyRecord) -> str:
@@ -134,7 +136,7 @@ def _counts(study: StudyRecord) -> str:
 
 def _shown(whole: Whole) -> Mapping[str, str]:
     """Return the filters, without the one for confirmed points where there is no confirmation."""
-    confirmed = any(s.confirmation for s in whole.studies)
+    confirmed = any(s.confirmation for s in whole.campaign.studies)
     return {what: query for what, query in filters(whole).items() if confirmed or CONFIRMED not in query}
 
 
@@ -149,7 +151,10 @@ def description(whole: Whole, experiment_id: str, summary_run: str, tags: Mappin
         summary_run: the id of the summary run, for the first link.
         tags: the experiment's current tags.
     """
-    place, first = f"#/experiments/{experiment_id}/runs", f"{'Study' if whole.lone else 'Campaign'} of tune-vfl: "
+    place, first = (
+        f"#/experiments/{experiment_id}/runs",
+        f"{'Study' if whole.campaign.lone else 'Campaign'} of tune-vfl: ",
+    )
     views = {what: query for what, query in _shown(whole).items() if SUMMARY not in query}
     links = [f"[{what}]({place}?viewStateShareKey={_key(what)}&{_TRAINING_RUNS})" for what in views]
     page = f"[the page]({place}/{summary_run}/artifacts/report/index.html?{_TRAINING_RUNS})"

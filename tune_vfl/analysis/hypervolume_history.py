@@ -1,44 +1,12 @@
-"""Ranks, front, knee and hypervolume of a study's trials."""
+"""The hypervolume of studies on one data set, trial by trial."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
-from tune_vfl.analysis.compromise import knee_of
 from tune_vfl.metrics import pareto
-from tune_vfl.records.studies import StudyRecord, TrialRecord
-
-
-class FrontStatistics(NamedTuple):
-    """The geometry of a study's ok trials.
-
-    Attributes:
-        ranks: rank by trial number; 0 is the front.
-        front: the front's trial numbers, by falling utility, then by number.
-        knee: the trial number of the best compromise, a confirmed one where there is one; None without ok trials.
-        hypervolume: of the front.
-    """
-
-    ranks: dict[int, int]
-    front: tuple[int, ...]
-    knee: int | None
-    hypervolume: float
-
-
-def front_statistics(record: StudyRecord) -> FrontStatistics:
-    """Rank a study's ok trials; the others are ignored."""
-    ok = sorted(record.ok, key=lambda t: t.number)
-    points = [t.outcome.objectives for t in ok]
-    ranks = pareto.ranks(points).tolist()
-    front = [t for t, rank in zip(ok, ranks, strict=True) if rank == 0]
-    return FrontStatistics(
-        ranks={t.number: rank for t, rank in zip(ok, ranks, strict=True)},
-        front=tuple(t.number for t in sorted(front, key=lambda t: (-t.outcome.objectives[0], t.number))),
-        knee=knee_of(record, front),
-        hypervolume=pareto.hypervolume(points, record.reference_point),
-    )
+from tune_vfl.records.studies import TrialRecord
 
 
 class HypervolumeHistory:
