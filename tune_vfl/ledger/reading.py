@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -209,7 +210,7 @@ class StoredStudy:
         return None if row is None else dict(row)
 
 
-def open_study(name: str, storage: str | None = None) -> StoredStudy:
+def open_study(name: str, storage: str | PathLike[str] | None = None) -> StoredStudy:
     """Open a study or a campaign to read it.
 
     Args:
@@ -224,7 +225,7 @@ def open_study(name: str, storage: str | None = None) -> StoredStudy:
     return StoredStudy(storage_at(storage), name)
 
 
-def refuse_no_ledger(name: str, storage: str | None = None) -> None:
+def refuse_no_ledger(name: str, storage: str | PathLike[str] | None = None) -> None:
     """Raise where there is no ledger, and make none.
 
     Raises:
