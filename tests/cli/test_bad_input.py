@@ -71,6 +71,17 @@ X, Y = np.random.default_rng(0).random((40, 4, 4)), np.arange(40) % 2
 DATA: dict[str, tuple[Files, dict[str, Any], list[str]]] = {
     "missing file": ({}, csv(), ["a.csv: no such file", "give the path of an existing file"]),
     "folder in place of a file": ({"a.csv/x": b""}, csv(), ["a.csv: is a folder", "give the path of an existing file"]),
+    "a blank before a path": ({}, csv(path=" a.csv"), ["' a.csv': no such file"]),
+    "the label party in capitals": (
+        {"a.csv": table()},
+        csv(parties={"p": ["a"], "Active": ["b"]}),
+        ["a.csv: party 'Active' would be a passive one", "write 'active' for the label party"],
+    ),
+    "a column of no file": (
+        {"a.csv": table()},
+        csv(parties={"p": ["aa"]}),
+        ["a.csv: the header has no column 'aa' of party 'p'. Did you mean 'a'?"],
+    ),
     "wrong delimiter": (
         {"a.csv": table().replace(b",", b"|")},
         csv(),
@@ -118,6 +129,8 @@ SPECS: dict[str, tuple[dict[str, Any] | bytes, list[str]]] = {
     "a list": (b"- a\n- b\n", ["expected a mapping with study, dataset, defense and attacks"]),
     "empty spec": (b"", ["expected a mapping"]),
     "text": (b"just text", ["expected a mapping"]),
+    "a table": (table(), ["expected a mapping", "which names a table: dataset: {name: csv, path: TABLE"]),
+    "a Parquet file": (parquet(), ["cannot be read", "which names a table: dataset: {name: csv, path: TABLE"]),
     "half a spec": (b"study: x\n", ["dataset"]),
     "code": (b"a: !!python/object/apply:os.getcwd []\n", ["is not valid YAML"]),
     "unknown field": ({"buget": {"trials": 3}}, ["buget: no such field", "Did you mean 'budget'?"]),
@@ -158,7 +171,17 @@ SPECS: dict[str, tuple[dict[str, Any] | bytes, list[str]]] = {
         {"dataset": {k: v for k, v in two_files().items() if k != "id"}},
         ["id is missing", "name the column that joins"],
     ),
-    "a share above one": ({"dataset": csv(split=1.5)}, ["split", "less than or equal to 1", "got 1.5"]),
+    "an option of a party's file": (
+        {"dataset": two_files(parties={"shop": {"path": "a.csv", "colums": ["a"]}, "bank": {"path": "a.csv"}})},
+        ["dataset 'csv': parties.shop.colums: no such field. Did you mean 'columns'? Known: separator, "],
+    ),
+    "a party without columns": ({"dataset": csv(parties={"p": None})}, ["parties.p: expected a list, got None"]),
+    "parties in a list": ({"dataset": csv(parties=["a"])}, ["parties: expected a mapping, got ['a']"]),
+    "half a label": ({"dataset": csv(label={"column": "b"})}, ["dataset 'csv': label.above: is required and missing"]),
+    "a share above one": (
+        {"dataset": csv(split=1.5)},
+        ["dataset 'csv': split: expected", "less than or equal to 1", "got 1.5"],
+    ),
     "a column of two kinds": (
         {"dataset": csv(numeric=["a"], categorical=["a"])},
         ["column 'a' is listed as numeric and as categorical", "list it once"],
@@ -228,6 +251,14 @@ def test_broken_specs(place: Path, capsys: pytest.CaptureFixture[str], verb: str
     told = refused(place, capsys, verb, "spec.yaml")
     for word in ("spec.yaml", *words):
         assert word in told
+
+
+def test_a_table_is_not_downloaded(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    address = "https://me:secret@host/a.csv?key=1"
+    told = refused(place, capsys, "data", "check", "--dataset", "csv", "--set", f"dataset={csv(path=address)}")
+    assert told == (
+        "tune-vfl: https://me@host/a.csv: is an address, and nothing is downloaded; fetch the file, and give its path\n"
+    )
 
 
 def test_the_good_spec_is_good(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,8 @@
 """``data check`` of wide, dirty tables: each oddity is found, the worst first, on one screen, with a list to paste."""
 
 import json
+import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,18 +110,23 @@ def test_many_parties_and_classes_fit_a_screen_too(run: Run, tmp_path: Path) -> 
     assert "classes, the rarest and the most frequent" in out
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.feather", "a.txt", "a.bz2", "its, table #1.csv", "no.csv"])
 def test_a_table_in_place_of_a_spec_is_answered_with_its_columns(run: Run, tmp_path: Path, name: str) -> None:
     frame = odd_table(50, 12)
-    frame.to_csv(tmp_path / name, index=False) if name == "a.csv" else frame.to_parquet(tmp_path / name)
+    writers = {".parquet": frame.to_parquet, ".feather": frame.to_feather}
+    writers.get(Path(name).suffix, partial(frame.to_csv, index=False))(tmp_path / name)
     code, out, err = run("data", "check", tmp_path / name)
     assert (code, out) == (2, "")
     assert "is a table and no spec" in err
     assert "its columns: LoanID, opened, salary" in err
+    spec, _, asked = err.partition("whose dataset is ")[2].partition("; its")[0].partition(", or ")
+    (tmp_path / "spec.yaml").write_text(f"dataset: {spec.replace('COLUMN', 'y')}")
+    for advised in (["spec.yaml"], shlex.split(asked.replace("COLUMN", "y"))):
+        assert run("data", "check", *advised)[0] == 0
     assert run("data", "check", "nowhere.csv")[0] == 2
 
 
-@pytest.mark.parametrize("name", ["customer_no", "PatientNumber", "user"])
+@pytest.mark.parametrize("name", ["customer_no", "PatientNumber", "user", "# customer: no"])
 def test_a_number_of_customers_with_several_rows_is_no_feature_and_a_split_by_it_is_named(run: Run, name: str) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({name: np.repeat(rng.permutation(150), 4), "customer_age": np.tile(np.arange(18, 93), 8)})
@@ -127,8 +134,10 @@ def test_a_number_of_customers_with_several_rows_is_no_feature_and_a_split_by_it
     source = ("--dataset", "csv", "--set", "dataset.path=a.csv", "--set", "dataset.label=y")
     code, out, _ = run("data", "check", *source)
     assert code == 0
-    assert f"exclude: [{name}]" in out
-    assert f"split: {{group: {name}}}" in " ".join(out.split())
-    code, out, _ = run("data", "check", *source, "--set", f"dataset.split={{group: {name}}}")
+    told = " ".join(out.split())
+    assert yaml.safe_load(told[told.index("exclude:") :].partition("]")[0] + "]") == {"exclude": [name]}
+    split = told.partition("off the lists of parties: split: ")[2].partition("}")[0] + "}"
+    assert yaml.safe_load(split) == {"group": name}
+    code, out, _ = run("data", "check", *source, "--set", f"dataset.split={split}")
     assert code == 0
     assert "exclude:" not in out

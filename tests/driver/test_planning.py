@@ -174,6 +174,14 @@ def test_a_frame_in_a_spec_is_refused_with_its_place(table):
         planned_campaign({**RAW, "dataset": {"name": "csv", "path": table[0], "label": "y"}})
 
 
+@pytest.mark.parametrize("spec", [[RAW], pd.DataFrame(RAW["budget"], index=[0]), None], ids=["list", "frame", "None"])
+def test_what_is_no_spec_is_refused(spec):
+    with refusal(
+        "expected a spec as a mapping, or the path of a YAML file", f"got {type(spec).__name__}", error=SpecError
+    ):
+        planned_campaign(spec)
+
+
 def test_an_evaluation_takes_the_same(table):
     frame, path = table
     dataset = {"name": "csv", "path": path, "label": "y", "parties": {"passive": frame.columns[:2], "active": ["c"]}}

@@ -61,6 +61,10 @@ def study() -> Study:
     return simulated("study")
 
 
+def test_a_ledger_is_named_by_its_path_too(study: Study, home: Path) -> None:
+    assert load_study(study.name, home / "ledger.db").record() == study.record()
+
+
 def test_the_front_is_a_frame_of_the_frontier(study: Study) -> None:
     front = study.front()
     known = study.frontier()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tune_vfl.cli.options import Json, Settings, checked
-from tune_vfl.cli.output import emit, emit_json, note, say
+from tune_vfl.cli.output import as_yaml, emit, emit_json, note, say
 from tune_vfl.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ Dataset = Annotated[
     typer.Option("--dataset", "-d", help="A data set instead of a spec, with options as --set dataset.path=my.csv."),
 ]
 
-_TABLES = (".csv", ".tsv", ".parquet", ".pq")
+_TABLES = frozenset({".csv", ".tsv", ".txt", ".parquet", ".pq"})
 
 app = typer.Typer(help="Your data: check; public data: fetch.", no_args_is_help=True)
 
@@ -52,7 +54,7 @@ def check(
     """
     from tune_vfl.cli.data_shown import show
 
-    if spec is not None and "".join(spec.suffixes[-2:]).lower().removesuffix(".gz").endswith(_TABLES):
+    if spec is not None and _is_table(spec):
         raise UsageError(_not_a_spec(spec))
     if (spec is None) == (dataset is None):
         raise UsageError("data check: expected a SPEC, the path of a YAML file, or --dataset NAME, one of them")
@@ -94,15 +96,25 @@ def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:
     return [examine(load(n), excluded=excluded(n), merged=merged(n)) for n in _datasets(raw, place)]
 
 
+def _is_table(path: Path) -> bool:
+    from tune_vfl.data.reading.first_bytes import is_packed
+    from tune_vfl.data.reading.parquet import is_columnar
+
+    return path.suffix.lower() in _TABLES or (path.is_file() and (is_packed(path) or is_columnar(path)))
+
+
 def _not_a_spec(table: Path) -> str:
     """Say how to check a table for which there is no spec yet."""
     from tune_vfl.data.reading.table import header
     from tune_vfl.errors import shortened
+    from tune_vfl.spec.raw import parse_value
 
     columns = f"; its columns: {shortened(header(table))}" if table.is_file() else ""
+    dataset = as_yaml({"name": "csv", "path": str(table), "label": "COLUMN"}, default_flow_style=True, sort_keys=False)
+    path = str(table) if parse_value(str(table), ["dataset", "path"]) == str(table) else dumps(str(table))
     return (
-        f"data check: {table} is a table and no spec; give a spec whose dataset is {{name: csv, path: {table}, label: "
-        f"COLUMN}}, or --dataset csv --set dataset.path={table} --set dataset.label=COLUMN{columns}"
+        f"data check: {table} is a table and no spec; give a spec whose dataset is {dataset}, or --dataset csv --set "
+        f"{shlex.quote(f'dataset.path={path}')} --set dataset.label=COLUMN{columns}"
     )
 
 

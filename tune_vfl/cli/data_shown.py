@@ -120,10 +120,11 @@ def _to_paste(facts: Facts) -> list[str]:
         lines += [f"to leave out what is no feature, {where}:", textwrap.indent(listed, "  ")]
     if facts.groups:
         names = shortened(list(facts.groups), _ASKED)
+        split = as_yaml({"split": {"group": facts.groups[0]}}, default_flow_style=None)
         lines.append(
             _wrapped(
                 f"several rows have one value of {names}: where these belong together, as a customer's, split by it "
-                f"and take it off `exclude` and off the lists of parties: split: {{group: {facts.groups[0]}}}"
+                f"and take it off `exclude` and off the lists of parties: {split}"
             )
         )
     if facts.categories:

@@ -92,6 +92,11 @@ def by_list(
     """
     owner: dict[str, str] = {}
     for party, columns in parties.items():
+        if party != ACTIVE and party.strip().casefold() == ACTIVE:
+            raise DataError(
+                f"{where}: party {party!r} would be a passive one; write {ACTIVE!r} for the label party, or give it "
+                "another name"
+            )
         if not columns and party != ACTIVE:
             raise DataError(f"{where}: party {party!r} has no columns; list at least one, or leave the party out")
         check_listed(party, columns, header, reserved, where)
@@ -123,9 +128,8 @@ def check_listed(
                 "list"
             )
         if column not in header:
-            raise DataError(
-                f"{where}: the header has no column {column!r} of party {party!r}; it has: {shortened(header)}"
-            )
+            near = did_you_mean(column, header) or f" It has: {shortened(header)}"
+            raise DataError(f"{where}: the header has no column {column!r} of party {party!r}.{near}")
         if column in columns[:place]:
             raise DataError(f"{where}: party {party!r} lists column {column!r} twice; list it once")
 

@@ -34,19 +34,19 @@ def _known_encoding(value: str) -> str:
 def _split_kind(value: Any) -> str:
     """Name the kind of a split: of columns by a share, or of rows by a column."""
     if isinstance(value, ByTime) or (isinstance(value, dict) and "time" in value):
-        return "time"
-    return "group" if isinstance(value, ByGroup) or (isinstance(value, dict) and "group" in value) else "columns"
+        return "<time>"
+    return "<group>" if isinstance(value, ByGroup) or (isinstance(value, dict) and "group" in value) else "<columns>"
 
 
 def _label_kind(value: Any) -> str:
-    return "number" if isinstance(value, (dict, Threshold)) else "name"
+    return "<number>" if isinstance(value, (dict, Threshold)) else "<name>"
 
 
 Split = Annotated[
-    Annotated[SplitChoice, Tag("columns")] | Annotated[ByTime, Tag("time")] | Annotated[ByGroup, Tag("group")],
+    Annotated[SplitChoice, Tag("<columns>")] | Annotated[ByTime, Tag("<time>")] | Annotated[ByGroup, Tag("<group>")],
     Discriminator(_split_kind),
 ]
-Label = Annotated[Annotated[Column, Tag("name")] | Annotated[Threshold, Tag("number")], Discriminator(_label_kind)]
+Label = Annotated[Annotated[Column, Tag("<name>")] | Annotated[Threshold, Tag("<number>")], Discriminator(_label_kind)]
 Separator = Annotated[str, AfterValidator(_one_character)]
 TextEncoding = Annotated[str, AfterValidator(_known_encoding)]
 
@@ -67,10 +67,10 @@ class PartyFile(TextOptions):
 
 
 def _kind(value: Any) -> str:
-    return "file" if isinstance(value, (dict, PartyFile)) else "columns"
+    return "<file>" if isinstance(value, (dict, PartyFile)) else "<columns>"
 
 
-Party = Annotated[Annotated[ColumnList, Tag("columns")] | Annotated[PartyFile, Tag("file")], Discriminator(_kind)]
+Party = Annotated[Annotated[ColumnList, Tag("<columns>")] | Annotated[PartyFile, Tag("<file>")], Discriminator(_kind)]
 
 
 class CsvOptions(Encoding, LabelOptions, TextOptions):

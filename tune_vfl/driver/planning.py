@@ -136,7 +136,11 @@ def planned_campaign(spec: CampaignLike) -> PlannedCampaign:
         return spec
     if isinstance(spec, (PlannedStudy, StudySpec)):
         return PlannedCampaign.of(planned(spec))
-    return plan(read_yaml(Path(spec)) if isinstance(spec, (str, Path)) else plain(spec))
+    if isinstance(spec, (str, Path)):
+        return plan(read_yaml(Path(spec)))
+    if not isinstance(spec, Mapping):
+        raise SpecError(f"expected a spec as a mapping, or the path of a YAML file, got {type(spec).__name__}")
+    return plan(plain(spec))
 
 
 def plan_study(spec: StudySpec) -> PlannedStudy:

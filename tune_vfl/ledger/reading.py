@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from os import PathLike
+
 from sqlalchemy import ColumnElement, Connection, select
 
 from tune_vfl.errors import StudyError
@@ -185,7 +187,7 @@ class StoredStudy:
         return None if row is None else CampaignRow.model_validate(dict(row))
 
 
-def open_study(name: str, storage: str | None = None) -> StoredStudy:
+def open_study(name: str, storage: str | PathLike[str] | None = None) -> StoredStudy:
     """Open a study or a campaign to read it.
 
     Args:
@@ -200,7 +202,7 @@ def open_study(name: str, storage: str | None = None) -> StoredStudy:
     return StoredStudy(storage_at(storage), name)
 
 
-def refuse_no_ledger(name: str, storage: str | None = None) -> None:
+def refuse_no_ledger(name: str, storage: str | PathLike[str] | None = None) -> None:
     """Raise where there is no ledger, and make none.
 
     Raises:

@@ -142,7 +142,7 @@ class PostgresServer(LedgerStorage):
         return {"connect": _limit_connection} if writes else {}
 
 
-def storage_at(given: str | None = None) -> LedgerStorage:
+def storage_at(given: str | os.PathLike[str] | None = None) -> LedgerStorage:
     """Return the ledger that ``--storage`` or a spec's ``storage`` names.
 
     Args:
@@ -154,7 +154,7 @@ def storage_at(given: str | None = None) -> LedgerStorage:
             variable that is not set.
     """
     own = os.environ.get("TUNE_VFL_STORAGE")
-    named = usable(given, "storage") if given else from_environment(own, "TUNE_VFL_STORAGE") if own else None
+    named = usable(os.fspath(given), "storage") if given else from_environment(own, "TUNE_VFL_STORAGE") if own else None
     if named is None:
         return SqliteFile(home() / "ledger.db")
     scheme, mark, _ = named.partition("://")

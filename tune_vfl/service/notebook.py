@@ -19,6 +19,7 @@ from tune_vfl.ledger.reading import StoredStudy, open_study
 from tune_vfl.spec.constraints import Constraints, impossible
 
 if TYPE_CHECKING:
+    from os import PathLike
     from pathlib import Path
 
     import pandas as pd
@@ -202,7 +203,7 @@ def search(spec: CampaignLike, **how: Any) -> Study:
     return Study(found.place, found.name, stopped=found.stopped)
 
 
-def load_study(name: str, storage: str | None = None) -> Study:
+def load_study(name: str, storage: str | PathLike[str] | None = None) -> Study:
     """Return a study of the ledger, or a campaign.
 
     Args:

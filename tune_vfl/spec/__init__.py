@@ -2,6 +2,7 @@
 
 from tune_vfl.spec.bases import Strict
 from tune_vfl.spec.cell import ALL_MODES, MEASURE, Cell, Mode, References, RowsUsed
+from tune_vfl.spec.explaining import explain
 from tune_vfl.spec.federation import BOTH, HORIZONTAL, VERTICAL, Federation, FederationName
 from tune_vfl.spec.listed import Listed
 from tune_vfl.spec.study import (
@@ -15,7 +16,6 @@ from tune_vfl.spec.study import (
     SamplerSpec,
     StudySpec,
     Training,
-    explain,
     json_schema,
     parse,
     validated,

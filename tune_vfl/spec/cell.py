@@ -10,8 +10,9 @@ from pydantic import Field, ValidationError
 
 from tune_vfl.errors import SpecError
 from tune_vfl.spec.bases import Strict
+from tune_vfl.spec.explaining import explain
 from tune_vfl.spec.federation import Federation
-from tune_vfl.spec.study import SEARCHABLE, Named, Threat, Training, explain
+from tune_vfl.spec.study import SEARCHABLE, Named, Threat, Training
 
 Mode = Literal["split", "nosplit", "label_only"]
 """How the parties' models are joined. ``split``: every party has a bottom model, and a top model reads what they send.

@@ -16,6 +16,7 @@ from tune_vfl.spec.yaml_text import load_yaml
 
 MOST_BYTES = 2**26
 """How much a file of text may hold: a device may have no end."""
+_NAMES_A_TABLE = "which names a table: dataset: {name: csv, path: TABLE, label: COLUMN}"
 
 
 def read_text(path: Path) -> str:
@@ -45,11 +46,13 @@ def read_yaml(path: Path, note: Callable[[str], None] | None = None) -> dict[str
     try:
         text = read_text(path)
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: cannot be read ({error}); give the path of a YAML spec") from error
+        named = "" if isinstance(error, OSError) else f", {_NAMES_A_TABLE}"
+        raise SpecError(f"{path}: cannot be read ({error}); give the path of a YAML spec{named}") from error
     raw = load_yaml(text, str(path), note=note)
     if not isinstance(raw, dict):
         raise SpecError(
-            f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}"
+            f"{path}: expected a mapping with study, dataset, defense and attacks, got {type(raw).__name__}; give the "
+            f"path of a YAML spec, {_NAMES_A_TABLE}"
         )
     return raw
 

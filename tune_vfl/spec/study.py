@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -18,12 +17,12 @@ from pydantic import (
 )
 from pydantic_core import to_jsonable_python
 
-from tune_vfl.errors import SpecError, did_you_mean
+from tune_vfl.errors import SpecError
 from tune_vfl.spec.bases import Address, ByName, Strict
 from tune_vfl.spec.constraints import Constraints
+from tune_vfl.spec.explaining import explain
 from tune_vfl.spec.federation import Federation, gathered
 from tune_vfl.spec.listed import Listed
-from tune_vfl.spec.misplaced import meant
 from tune_vfl.spec.study_name import StudyName
 
 SCHEMA = "tune-vfl/spec/1"
@@ -212,37 +211,6 @@ class StudySpec(Strict):
         if twice:
             raise ValueError(f"attack listed more than once: {', '.join(twice)}; put its variants into one entry")
         return self
-
-
-def explain(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
-    """Return one sentence for each problem of a pydantic error; for an unknown field it names the nearest known one."""
-    problems = []
-    for item in error.errors(include_url=False):
-        place = ".".join(str(p) for p in item["loc"])
-        if item["type"] == "extra_forbidden":
-            known = _fields_at(model, item["loc"][:-1]) if model else []
-            hint = meant(item["loc"], model) or did_you_mean(str(item["loc"][-1]), known)
-            problems.append(f"{place}: no such field.{hint}" + (f" Known: {', '.join(known)}." if known else ""))
-        elif item["type"] == "missing":
-            problems.append(f"{place}: is required and missing")
-        elif item["type"] == "string_type" and item["input"] is None:
-            problems.append(f'{place}: has no value; where null is a name, quote it: "null"')
-        else:
-            message = item["msg"].removeprefix("Value error, ")
-            message = message[0].lower() + message[1:]
-            # A problem of the whole document has no place, and does not repeat the document.
-            problems.append(f"{place}: {message}, got {item['input']!r}" if place else message)
-    return problems
-
-
-def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    for key in path:
-        field = model.model_fields.get(str(key))
-        annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        model = annotation
-    return list(model.model_fields)
 
 
 def validated(model: type[S], values: Mapping[str, Any], place: str) -> S:

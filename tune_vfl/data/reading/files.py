@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import lzma
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from tune_vfl.errors import DataError
+from tune_vfl.machine.passwords import hide_password
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+]+://", re.IGNORECASE)
 
 _opened: ContextVar[list[Path] | None] = ContextVar("opened", default=None)
 
@@ -93,6 +97,9 @@ def absolute(path: str, root: Path, *, folder: bool = False) -> Path:
     Raises:
         DataError: when neither exists.
     """
+    if _ADDRESS.match(path):
+        shown = hide_password(path)
+        raise DataError(f"{shown}: is an address, and nothing is downloaded; fetch the file, and give its path")
     given = Path(path).expanduser()
     wanted, other = (Path.is_dir, Path.is_file) if folder else (Path.is_file, Path.is_dir)
     for candidate in (Path.cwd() / given, root / given):
@@ -101,7 +108,8 @@ def absolute(path: str, root: Path, *, folder: bool = False) -> Path:
     kinds = ("folder", "file") if folder else ("file", "folder")
     kind = f"is a {kinds[1]}, not a {kinds[0]}" if other(Path.cwd() / given) else f"no such {kinds[0]}"
     under = "" if given.is_absolute() else f" (looked in {Path.cwd()} and in {root})"
-    shown = str(given) if str(given).isprintable() else repr(str(given))  # a line end in it is no line of the message
+    # A line end in it is no line of the message, and a blank at an end is to be seen.
+    shown = str(given) if path.isprintable() and path == path.strip() != "" else repr(path)
     raise DataError(f"{shown}: {kind}{under}; give the path of an existing {kinds[0]}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.data.reading.first_bytes import FEATHER, PARQUET, begins, is_packed, refuse_others
@@ -95,9 +96,9 @@ def _table(path: Path) -> Any:
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
-    for name in names:
-        if not name or names.count(name) > 1:
-            said = "has no name" if not name else f"is there {names.count(name)} times"
+    for name, times in Counter(names).items():
+        if not name or times > 1:
+            said = "has no name" if not name else f"is there {times} times"
             raise DataError(f"{path}: column {name!r} {said}; give every column a name of its own")
 
 
