@@ -39,7 +39,7 @@ from tune_vfl.driver.api import default_sinks
 from tune_vfl.driver.campaign_run import run_study
 from tune_vfl.evaluation.coverage import coverage_of
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.service.studies import campaign_record
 from tune_vfl.spaces.named import space_of
@@ -147,7 +147,7 @@ def check_mlflow(record: StudyRecord) -> None:
 
     name = record.name
     held = Runs(name, resolve_uri(None), record.id).written  # without those that are half written
-    summary, now = held.pop(SUMMARY_KEY), Joint(CampaignRecord.of(record))
+    summary, now = held.pop(SUMMARY_KEY), Joint(record)
     wanted: dict[Key, dict[str, str]] = {
         (name, "trial", t.number): payload.front_tags(t.rank, knee=t is now.knee, joint=None)
         for t in now.settings.trials

@@ -132,7 +132,7 @@ def _shown(every: Sequence[Row]) -> Iterator[Row]:
         place = compromise_of([row.point.trial.outcome for row in published], scale_of(record))
         if place is not None:
             yield published[place]
-        best = Joint(CampaignRecord.of(record)).knee
+        best = Joint(record).knee
         if best is not None and rows[best.number].source is None:
             yield rows[best.number]
 

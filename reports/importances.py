@@ -12,7 +12,6 @@ from reports.naming import moving_params
 from reports.plotted import INK, SOFT
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.settings_table import SettingsTable
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.spec.cell import as_text
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _study(record: StudyRecord) -> Study:
     import optuna
 
     names = _varied(record)
-    table = SettingsTable(CampaignRecord.of(record))
+    table = SettingsTable(record)
     trials = [row.trial for row in sorted(table.rows, key=lambda row: table.ranks[row.place])][:MOST]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     domains = {name: _domain([t.params[name] for t in trials if name in t.params]) for name in names}

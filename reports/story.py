@@ -14,7 +14,6 @@ from tune_vfl.analysis.not_examined import coverage, untried
 from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.analysis.setting import Setting
 from tune_vfl.evaluation.checks import NOTHING_TO_PROTECT
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import is_ordinary
@@ -43,7 +42,7 @@ class Story(NamedTuple):
 
 def story(record: StudyRecord) -> Story:
     """Write the texts on a study."""
-    joint = Joint(CampaignRecord.of(record))
+    joint = Joint(record)
     failing = [check.says[:1].upper() + check.says[1:] + "." for check in checks_of(record) if not check.ok]
     failing += _not_tried(record)
     return Story(

@@ -14,7 +14,6 @@ from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.machine.visible_text import visible
 from tune_vfl.metrics.published import cap_by_attack, scalars
 from tune_vfl.outcome import OUTCOMES, Outcome
-from tune_vfl.records.campaigns import CampaignRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +35,7 @@ def front_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point, by rising leakage within a study."""
     rows: list[dict[str, Any]] = []
     for study in records:
-        joint = Joint(CampaignRecord.of(study))
+        joint = Joint(study)
         rows += [values(point, _FRONT, knee=point is joint.knee) for point in joint.by_leakage]
     return frame_of(rows, columns=_columns(rows, ["study", "number", "knee", "utility", "leakage"]))
 
@@ -45,7 +44,7 @@ def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per finished trial, preempted ones included, by number within a study."""
     rows: list[dict[str, Any]] = []
     for study in records:
-        rows += [values(trial, _TRIALS) for trial in SettingsTable(CampaignRecord.of(study)).trials]
+        rows += [values(trial, _TRIALS) for trial in SettingsTable(study).trials]
     frame = frame_of(rows, columns=_columns(rows, ["study", "number", "outcome", "reason", "rank"]))
     whole = [c for c in ("rank", "retry_of") if c in frame]
     return frame.astype(dict.fromkeys(whole, "Int64"))
@@ -70,7 +69,7 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return a row per front point and attack, and per attack on the undefended model (no number)."""
     rows: list[dict[str, Any]] = []
     for record in records:
-        ends = [(row.number, row.outcome) for row in SettingsTable(CampaignRecord.of(record)).rows if row.on_front]
+        ends = [(row.number, row.outcome) for row in SettingsTable(record).rows if row.on_front]
         undefended = [(None, record.baseline)] if record.baseline else []
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
     names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "floor_by", "guess", "r_lower"]

@@ -12,7 +12,6 @@ from tune_vfl.analysis.selection import choose, parse
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.statistics import leakage_bounds, levels
@@ -181,7 +180,7 @@ def test_a_cost_that_some_studies_lack_is_no_reason_to_say_that_none_is_known() 
 
 
 def test_a_front_is_where_nothing_else_is_said_and_equal_settings_go_by_number() -> None:
-    settings = SettingsTable(CampaignRecord.of(part_of("laplace", [(0.8, 0.3), (0.9, 0.3), (0.9, 0.3), (0.9, 0.2)])))
+    settings = SettingsTable(part_of("laplace", [(0.8, 0.3), (0.9, 0.3), (0.9, 0.3), (0.9, 0.2)]))
     assert choose(settings, parse("min-leakage")) == choose(settings, parse("max-utility")) == 3
     assert choose(settings, parse("leakage>=0.25")) == 1
     assert choose(settings, parse("utility<=0.9")) == 3, "on the utility alone, by the estimate: what leaks least"

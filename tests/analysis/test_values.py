@@ -21,7 +21,6 @@ from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.statistics import levels
 from tune_vfl.statistics.laws import t_quantile
@@ -81,7 +80,7 @@ def test_selections_as_they_are_read() -> None:
 
 
 def test_how_far_the_front_goes_and_from_where_on_a_condition_holds() -> None:
-    bounds = Bounds(SettingsTable(CampaignRecord.of(study())))
+    bounds = Bounds(SettingsTable(study()))
     least, most = bounds.of("leakage").bound.min(), bounds.of("utility").bound.max()
     with pytest.raises(SelectionError) as found:
         chosen(study(), "leakage<=0.1 and utility>=0.99")
@@ -111,8 +110,8 @@ def test_what_is_best_among_those_that_meet_conditions() -> None:
     assert chosen(twins, "max-utility").number == 2, "of equal ones that leaks least"
     equal = part_of("laplace", [(0.9, 0.3), (0.9, 0.3)])
     assert chosen(equal, "max-utility").number == 0
-    assert [s.number for s in SettingsTable(CampaignRecord.of(record)).front()] == [0, 1, 2]
-    assert [s.number for s in SettingsTable(CampaignRecord.of(equal)).front()] == [0, 1], "equal points all stay"
+    assert [s.number for s in SettingsTable(record).front()] == [0, 1, 2]
+    assert [s.number for s in SettingsTable(equal).front()] == [0, 1], "equal points all stay"
     stayed = confirmed(record, {1: (0.89, 0.31, True), 2: (0.95, 0.1, False)})
     assert chosen(stayed, "max-utility").number == 1, "what did not stay is not taken"
     assert chosen(stayed, "min-leakage").number == 1
@@ -125,7 +124,7 @@ def test_ranks_front_and_hypervolume_of_a_study() -> None:
     assert ranks_of(study()) == {0: 0, 1: 0, 2: 0, 3: 1}
     assert front_of(study()) == (0, 1, 2), "by falling utility"
     area = (0.94 - 0.9) * 0.4 + (0.9 - 0.8) * 0.7 + (0.8 - 0.5) * 0.75
-    assert Joint(CampaignRecord.of(study())).hypervolume == pytest.approx(area)
+    assert Joint(study()).hypervolume == pytest.approx(area)
     assert knee_of(part_of("laplace", [])) is None
 
 
@@ -237,7 +236,7 @@ def test_a_federation_that_adds_nothing_fails_a_check() -> None:
 
 def test_checks_and_intervals_of_a_study() -> None:
     record = study()
-    settings = SettingsTable(CampaignRecord.of(record))
+    settings = SettingsTable(record)
     assert record.baseline is not None
     assert settings.baseline is not None
     assert [setting.number for setting in settings.rows] == [0, 1, 2, 3]
@@ -246,4 +245,4 @@ def test_checks_and_intervals_of_a_study() -> None:
     assert checks_of(record)
     missing = checks_of(replace(record, baseline=Outcome.failed("oom", "full")))
     assert [(c.name, c.ok) for c in missing] == [("undefended", False)]
-    assert SettingsTable(CampaignRecord.of(replace(record, baseline=None))).baseline is None
+    assert SettingsTable(replace(record, baseline=None)).baseline is None

@@ -13,6 +13,7 @@ from tune_vfl.analysis.setting import Setting
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.metrics import pareto
 from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import differences, leakage_differences, merged, merged_of_many
 
 
@@ -45,10 +46,10 @@ class Together:
 
 
 class Joint:
-    """All studies of a campaign on one data set, and their joint front; a single study has one too.
+    """All studies of a campaign on one data set, and their joint front.
 
     Args:
-        campaign: its studies on the data set.
+        campaign: its studies on the data set; a single one is a campaign of one.
 
     Attributes:
         dataset: its name; ``metric``: of the utility.
@@ -60,8 +61,9 @@ class Joint:
         reference: the hypervolume's reference point ``(utility, leakage)``, of several studies' the worst.
     """
 
-    def __init__(self, campaign: CampaignRecord) -> None:
-        self.settings, self.parts = SettingsTable(campaign), campaign.studies
+    def __init__(self, campaign: CampaignRecord | StudyRecord) -> None:
+        self.settings = SettingsTable(campaign)
+        self.parts = self.settings.parts
         cell = self.parts[0].cell
         self.dataset, self.metric = cell.dataset.name, cell.metric
         self.points = tuple(self.settings.rows)

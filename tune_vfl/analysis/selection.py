@@ -13,7 +13,6 @@ from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.setting import Setting
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.constraints import AT_LEAST
 from tune_vfl.statistics.arrays import Bools, Floats
@@ -122,7 +121,7 @@ def setting_of(record: StudyRecord, selection: Selection) -> Setting:
     """
     if selection.study not in (None, record.name):
         raise UsageError(f"--select {selection.text!r}: this is study {record.name!r}")
-    settings = SettingsTable(CampaignRecord.of(record))
+    settings = SettingsTable(record)
     setting = next((s for s in settings.trials if s.number == selection.number), None)
     if setting is None or not setting.ok:
         why = "no such trial" if setting is None else f"it ended as {setting.outcome.outcome}"

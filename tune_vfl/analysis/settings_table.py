@@ -35,6 +35,9 @@ from tune_vfl.statistics.intervals import FEWEST_SETTINGS
 class SettingsTable:
     """All settings with objectives of several studies on one data set.
 
+    Args:
+        campaign: the studies; a single one is a campaign of one.
+
     Attributes:
         campaign: as given; ``parts``: its studies.
         trials: every finished trial, failed and preempted ones included, study by study, by number.
@@ -42,8 +45,9 @@ class SettingsTable:
         undefended: the undefended model that they are compared with: the one that most studies share. None without one.
     """
 
-    def __init__(self, campaign: CampaignRecord) -> None:
-        self.campaign, self.parts = campaign, campaign.studies
+    def __init__(self, campaign: CampaignRecord | StudyRecord) -> None:
+        self.campaign = CampaignRecord.of(campaign)
+        self.parts = self.campaign.studies
         self.trials = [setting for record in self.parts for setting in self._trials(record)]
         self.rows = [setting for setting in self.trials if setting.ok]
         self.undefended = _undefended(self.parts)

@@ -80,7 +80,7 @@ def _mlflow(experiment: str, spec: StudySpec) -> dict[str, str]:
 
 def study_summary(record: StudyRecord) -> dict[str, Any]:
     """Return one study's progress, baseline, front and checks, by its own settings alone."""
-    joint = Joint(CampaignRecord.of(record))
+    joint = Joint(record)
     return {
         "schema": STUDY_SCHEMA,
         "study": record.name,

@@ -43,7 +43,7 @@ def front_frame(joints: Sequence[Joint]) -> pd.DataFrame:
 def trials_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
     """Return the finished trials, a row each, by number within a study; preempted and failed ones have a ``reason``."""
     names = (*_TRIALS, "leakage_std", "seconds", "defense.*", "attack.*")
-    trials = [trial for study in records for trial in SettingsTable(CampaignRecord.of(study)).trials]
+    trials = [trial for study in records for trial in SettingsTable(study).trials]
     return _frame([values(trial, names) for trial in trials], tuple(n for n in _TRIALS if n != "utility_std"))
 
 

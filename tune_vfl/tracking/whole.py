@@ -32,7 +32,7 @@ class Whole:
     @cached_property
     def ranks(self) -> Mapping[str, Mapping[int, int]]:
         """The ranks of each study's trials in the study, by its name and their numbers; 0 is its front."""
-        tables = {study.name: SettingsTable(CampaignRecord.of(study)) for study in self.campaign.studies}
+        tables = {study.name: SettingsTable(study) for study in self.campaign.studies}
         return {
             name: {row.number: rank for row, rank in zip(table.rows, table.ranks, strict=True)}
             for name, table in tables.items()
