@@ -142,8 +142,7 @@ def test_each_verb_that_reads_imports_what_it_needs_and_nothing_else(home: Path,
         text=True,
         check=True,
         cwd=tmp_path,
-        env={k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-        | {"RAY_API_SERVER_ADDRESS": no_dashboard},
+        env=environment,
     )
     found = dict(json.loads(line) for line in done.stdout.splitlines())
     assert list(found) == list(READS)
