@@ -62,6 +62,7 @@ IN_ONE_WORKER = {
     "tests/cluster/test_jobs.py": "cluster",
     "tests/tracking/test_tracking.py": "tracking",
     "tests/tracking/test_writing.py": "tracking",
+    "tests/tracking/test_ui.py": "tracking",  # the last in the alphabet, and it waits for a server
 }
 MOST_WORKERS = 4  # each holds torch, and up to 2 GB
 
