@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # One thread a process, as .ci/run has it: workers that each take all cores only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# An example takes as long as the machine lets it: no test asserts a duration.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # What a test starts, a program, a Ray or its workers, imports the tests' helpers in whatever folder it runs.
 ROOT = Path(__file__).parents[1]
@@ -58,6 +63,7 @@ IN_ONE_WORKER = {
     "tests/cluster/test_jobs.py": "cluster",
     "tests/tracking/test_tracking.py": "tracking",
     "tests/tracking/test_writing.py": "tracking",
+    "tests/tracking/test_ui.py": "tracking",  # the last in the alphabet, and it waits for a server
 }
 MOST_WORKERS = 4  # each holds torch, and up to 2 GB
 

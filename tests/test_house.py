@@ -58,13 +58,6 @@ def test_the_drawing_holds_every_room_and_no_other() -> None:
     assert set(floors()) == {room for p in SHIPPED_FILES if (room := room_of(module_of(p)))}
 
 
-@pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
-def test_imports_stay_in_their_room_or_go_down(path: Path) -> None:
-    room = room_of(module_of(path))
-    if room is not None:
-        assert strays(room, tree_of(path)) == []
-
-
 def test_a_climbing_import_is_seen_wherever_it_hides() -> None:
     hidden = "def f():\n    from tune_vfl.ledger.ledger import Ledger\n"
     high, low = floors()["ledger"], floors()["metrics"]
@@ -93,31 +86,38 @@ def test_suites_for_tests_are_used_by_tests_only() -> None:
     assert {u for u in users if not u.startswith("tune_vfl/testing/")} == set()
 
 
-@pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
-def test_private_names_stay_in_their_package(path: Path) -> None:
-    strangers = [
-        f"line {line}: {name}"
+def private_names(path: Path) -> list[str]:
+    """Return the imports of private names from other packages than the file's own."""
+    return [
+        f"line {line} imports {name}, which is private to its package"
         for line, name in imported(tree_of(path))
         if name.split(".")[0] in SHIPPED
         and re.search(r"\._(?!_)", name)
         and Path(*name.split("._")[0].split(".")) != path.relative_to(ROOT).parent
     ]
-    assert strangers == []
 
 
-@pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
-def test_files_and_functions_are_short(path: Path) -> None:
+def long_parts(path: Path) -> list[str]:
+    """Return the file and its functions where they are too long."""
     lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines < LONGEST_FILE, f"{named(path)} has {lines} lines: put a part of its own into a file beside it"
+    file = [f"the file has {lines} lines: put a part of its own into a file beside it"] * (lines >= LONGEST_FILE)
     functions = [n for n in nodes_of(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    assert [f.name for f in functions if (f.end_lineno or f.lineno) - f.lineno >= LONGEST_FUNCTION] == []
+    sizes = [(f.name, (f.end_lineno or f.lineno) - f.lineno) for f in functions]
+    return file + [f"{name} has {size + 1} lines" for name, size in sizes if size >= LONGEST_FUNCTION]
+
+
+def left_behind(path: Path) -> list[str]:
+    """Return the calls that print or stop in a debugger, and the notes of what is left to do."""
+    calls = [n for n in nodes_of(tree_of(path)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    printed = [f"line {c.lineno} calls {c.func.id}" for c in calls if c.func.id in ("print", "breakpoint")]  # type: ignore[attr-defined]
+    return printed + re.findall(r"\b(?:TODO|FIXME|XXX)\b", path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("path", SHIPPED_FILES, ids=named)
-def test_nothing_is_printed_or_left_for_later(path: Path) -> None:
-    calls = [n for n in nodes_of(tree_of(path)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
-    assert [c.lineno for c in calls if c.func.id in ("print", "breakpoint")] == []  # type: ignore[attr-defined]
-    assert re.findall(r"\b(?:TODO|FIXME|XXX)\b", path.read_text(encoding="utf-8")) == []
+def test_a_file_keeps_the_rules(path: Path) -> None:
+    room = room_of(module_of(path))
+    upward_imports = [] if room is None else strays(room, tree_of(path))
+    assert [*upward_imports, *private_names(path), *long_parts(path), *left_behind(path)] == []
 
 
 def test_no_file_holds_a_path_of_the_machine_it_was_written_on() -> None:

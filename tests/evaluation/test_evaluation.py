@@ -104,7 +104,7 @@ def test_an_attack_without_a_score_names_the_seeds() -> None:
     """Where the first batch has four rows, some seeds draw too few of a class; each seed alone shows which."""
 
     def outcome(*seeds: int) -> Outcome:
-        cell = cells("training.epochs=1", "training.batch_size=4")("bli")
+        cell = cells("training.epochs=1", "training.batch_size=4")({"name": "bli", "iterations": 1})
         (found,) = evaluate_pack(cell.model_copy(update={"seeds": seeds}), [{"scale": 1e-3}])
         return found
 

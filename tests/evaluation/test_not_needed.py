@@ -13,6 +13,7 @@ from tune_vfl.evaluation import packs
 from tune_vfl.evaluation.packs import NEARLY_ALL, evaluate_pack
 from tune_vfl.evaluation.portfolios import spare
 from tune_vfl.evaluation.resolving import open_task, resolve
+from tune_vfl.evaluation.task import Task
 from tune_vfl.outcome import Outcome
 from tune_vfl.spec import Cell, parse
 
@@ -97,7 +98,7 @@ def test_with_every_seed_means_each_of_them(cell: Cell, monkeypatch: pytest.Monk
 
 
 def test_seeds_that_are_trained_one_after_the_other_meet_every_attack(cell: Cell) -> None:
-    task = open_task(parse(SPEC))
+    task = Task.open(cell)
     assert task.stackable
     single = replace(task, architecture=_unstackable(task.architecture))
     (outcome,) = packs.evaluate_task(single, [OPEN])
