@@ -173,6 +173,7 @@ def test_a_pack_of_split_classes_equals_its_members_one_by_one():
 
 def test_behind_labobfs_parts_more_labels_are_found(monkeypatch):
     given = "labobf", [{"bins": 3}], (0, 1, 2, 3), "training.epochs=30", "dataset.split=0.067"
-    known = sum(found_in(*trained(*given))["matched_filter"]) / 4
+    early = {"name": "matched_filter", "rounds": 6}  # with many rounds the templates come nearer by themselves
+    known = sum(found_in(*trained(*given, attack=early))["matched_filter"]) / 4
     monkeypatch.setattr(DEFENSES["labobf"], "mechanism", lambda _: None)
-    assert known > sum(found_in(*trained(*given))["filter"]) / 4 + 0.03
+    assert known > sum(found_in(*trained(*given, attack=early))["filter"]) / 4 + 0.03
