@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests.attacks.test_matched_filter import VARIANTS
 from tests.helpers.cells import cells
 from tests.helpers.visits import FILTER, ROWS, success, swapped, visits_of, world
 from tune_vfl.defenses.base import DEFENSES, defense_params
@@ -121,9 +122,9 @@ def split(seed, bins, *, tell=True):
 def test_classes_split_by_random_numbers_are_found_by_the_attackers_own_number(bins):
     y, view = split(0, bins)
     answers = FILTER().run(view)
-    assert set(answers) == {"matched_filter", "parts"}
+    assert set(answers) == {*VARIANTS, "parts"}
     assert success(answers["parts"], y) > 0.97
-    assert torch.equal(answers["matched_filter"].scores, answers["parts"].scores)
+    assert success(answers["matched_filter"], y) > 0.97
     unknown = view.holding(visits=replace(view.granted("visits"), mechanism=None))
     assert max(success(answer, y) for answer in FILTER().run(unknown).values()) < 0.9
 
@@ -173,7 +174,6 @@ def test_a_pack_of_split_classes_equals_its_members_one_by_one():
 
 def test_behind_labobfs_parts_more_labels_are_found(monkeypatch):
     given = "labobf", [{"bins": 3}], (0, 1, 2, 3), "training.epochs=30", "dataset.split=0.067"
-    early = {"name": "matched_filter", "rounds": 6}  # with many rounds the templates come nearer by themselves
-    known = sum(found_in(*trained(*given, attack=early))["matched_filter"]) / 4
+    known = sum(found_in(*trained(*given))["matched_filter"]) / 4
     monkeypatch.setattr(DEFENSES["labobf"], "mechanism", lambda _: None)
-    assert known > sum(found_in(*trained(*given, attack=early))["filter"]) / 4 + 0.03
+    assert known > sum(found_in(*trained(*given))["filter"]) / 4 + 0.03

@@ -99,16 +99,15 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         trust = Trust(prior, y, swaps)
         x, embedded, received = (taken(part, rows) for part in (x.flatten(2), embedded.flatten(2), visits.received))
         own = ColumnRegression.held(x, embedded)
+        templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
+        ledger = None
+        if mechanism.unsent and visits.times == tuple(range(len(visits.times))):
+            ledger = UnsentSums(visits, rows, view.num_classes)
+        found = self._fitted(templates, ledger, own, own.beside(*_spans(received)), trust)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
-            logits = behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)
-            found = {self.choice: logits, "parts": logits}
-        else:
-            templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
-            ledger = None
-            if mechanism.unsent and visits.times == tuple(range(len(visits.times))):
-                ledger = UnsentSums(visits, rows, view.num_classes)
-            found = self._fitted(templates, ledger, own, own.beside(*_spans(received)), trust)
+            parts = behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)
+            found = {**found, self.choice: trust.balanced(found[self.choice] + parts), "parts": parts}
         return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
 
     def _fitted(
