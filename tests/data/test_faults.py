@@ -41,7 +41,7 @@ CSV = {
     "listed column not in header": (
         GOOD,
         csv(parties={"passive": ["a", "zip"]}),
-        ["no column 'zip'", "party 'passive'", "it has: a, b, c, y"],
+        ["no column 'zip'", "party 'passive'", "It has: a, b, c, y"],
     ),
     "column listed twice": (GOOD, csv(parties={"passive": ["a", "b", "a"]}), ["'passive' lists column 'a' twice"]),
     "column of two parties": (

@@ -105,7 +105,7 @@ def test_a_lone_study_of_before_becomes_a_part(workers):
     before = load_study("c-laplace").record().studies[0]
     go(planned)
     after = open_study("c").record().studies[0]
-    assert after == replace(before, spec=after.spec)
+    assert after == replace(before, spec=after.spec, campaign="c")
     assert load_study("c-laplace").campaign == "c"
 
 
