@@ -53,6 +53,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
     model that has seen it. The known labels give the start, and judge with all rows' agreement how far either is
     trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps, and where it sends later
     what it did not send, the rows whose gradients a sent number adds up are fitted, unless known rows speak against it.
+    Where the model is taught numbers for parts of a class, a fit of the parts is added.
     """
 
     summary = "fit all rows' labels, slowly moving class templates of gradients and a kernel on own columns together"
@@ -122,10 +123,8 @@ class MatchedFilter(Attack[MatchedFilterParams]):
 
         A regression finds classes that a template cannot tell, such as those whose gradients lie in several places.
         """
-        classes, known = trust.prior.shape[-1], trust.labels.shape[-1]
-        ids = torch.arange(known).expand(trust.labels.shape)
-        start = own.by_known(ids, trust.labels, classes)
-        few = (torch.arange(start.shape[1]) < known).float().expand(start.shape[:2])
+        start = trust.by_known(own)
+        few = (torch.arange(start.shape[1]) < trust.labels.shape[-1]).float().expand(start.shape[:2])
         sure = trust.pinned(torch.zeros_like(start))
         sure = sure if trust.swaps is None else sure @ trust.swaps
         first = trust.chosen(templates.evidence(sure, few), [start], FAINT)
@@ -149,7 +148,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         if ledger is not None:
             found["ledger"] = in_turn(ledger.evidence)
             best = trust.likelier(best, found["ledger"])
-        found["with_means"] = trust.balanced(best + trust.balanced(with_means.by_known(ids, trust.labels, classes)))
+        found["with_means"] = trust.balanced(best + trust.balanced(trust.by_known(with_means)))
         best = taught = trust.likelier(best, found["with_means"])
         for _ in range(TAUGHT):
             scores = with_means.by_all(trust.pinned(taught.exp()))

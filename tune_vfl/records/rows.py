@@ -142,7 +142,7 @@ class TrialRow(Strict):
 
     @property
     def outcome(self) -> str | None:
-        """How it ended; None while it runs."""
+        """The kind of its outcome, such as ``ok``; None while it runs."""
         return None if self.result is None else self.result.outcome
 
     @property

@@ -87,8 +87,7 @@ class _Parts:
             rounds: how often parts and direction are fitted in turn.
         """
         logits = trust.prior.expand(-1, self.rows.order.shape[-1], -1)
-        known = torch.arange(trust.labels.shape[-1]).expand(trust.labels.shape)
-        start = own.by_known(known, trust.labels, trust.prior.shape[-1])
+        start = trust.by_known(own)
         evidence = torch.zeros_like(self.odds)
         for _ in range(rounds):
             within = (self.odds + evidence).softmax(-2)  # (T, F, K, m, n)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.parts.columns import evenly
-from tune_vfl.attacks.parts.own_columns import SHARPNESS
+from tune_vfl.attacks.parts.own_columns import SHARPNESS, ColumnRegression
 
 POWERS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
 """Powers of the gradients' likelihood among which one is chosen; 0 is not to trust it at all."""
@@ -51,6 +51,11 @@ class Trust:
         """Return class probabilities ``(T, n, K)`` with those of the known rows set."""
         sure = one_hot(self.labels, shares.shape[-1]).to(shares.dtype)
         return torch.cat([sure, shares[:, sure.shape[1] :]], 1)
+
+    def by_known(self, columns: ColumnRegression) -> Tensor:
+        """Return logits ``(T, n, K)`` of a regression that is fitted to the known rows alone."""
+        known = torch.arange(self.labels.shape[-1]).expand(self.labels.shape)
+        return columns.by_known(known, self.labels, self.prior.shape[-1])
 
     def of_true(self, said: Tensor) -> Tensor:
         """Return log likelihoods of the true class, of those of the class that was taught, ``(T, n, K)``."""
