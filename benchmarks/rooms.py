@@ -32,6 +32,7 @@ ROOMS = {
             "tune_vfl/evaluation/grants/*.py",
             "tune_vfl/evaluation/scoring.py",
             "tune_vfl/evaluation/measuring.py",
+            "tune_vfl/evaluation/references.py",
             "tune_vfl/evaluation/summarizing.py",
             "tune_vfl/evaluation/certainty.py",
             "tune_vfl/protocol/granted.py",
@@ -79,6 +80,7 @@ ROOMS = {
             "tune_vfl/evaluation/drifting.py",
             "tune_vfl/evaluation/grants/visits.py",
             "tune_vfl/evaluation/measuring.py",
+            "tune_vfl/evaluation/references.py",
         ),
         {
             "attacks/test_behind_mechanisms.py": "",
@@ -89,6 +91,7 @@ ROOMS = {
             "evaluation/test_columns_alone.py": "",
             "evaluation/test_drifting.py": "",
             "evaluation/test_measuring.py": "",
+            "evaluation/test_references.py": "",
             "evaluation/test_visits.py": "",
         },
     ),

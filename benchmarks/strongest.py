@@ -26,7 +26,8 @@ from benchmarks.strongest_tables import LABELS_ALONE, SETTINGS, TABLES, dataset_
 from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation.grants.base import GRANTS
-from tune_vfl.evaluation.measuring import guess_of, references_of, score_attack
+from tune_vfl.evaluation.measuring import guess_of, score_attack
+from tune_vfl.evaluation.references import references_of
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.summarizing import summarize
 from tune_vfl.evaluation.table import Table, variants_of

@@ -77,7 +77,7 @@ class CellTrainable(TrainingTrainable):
         from statistics import fmean
 
         from tune_vfl.evaluation.alone import alone, guessed
-        from tune_vfl.evaluation.measuring import references_of
+        from tune_vfl.evaluation.references import references_of
         from tune_vfl.evaluation.task import Task
 
         task = Task.open(cell.model_copy(update={"seeds": cell.seeds_of_undefended}))
@@ -88,7 +88,7 @@ class CellTrainable(TrainingTrainable):
     def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:
         """Measure what attacks are compared with, with the cell's own seeds."""
         cls.prepare_worker()
-        from tune_vfl.evaluation.measuring import references_of
+        from tune_vfl.evaluation.references import references_of
         from tune_vfl.evaluation.task import Task
 
         return references_of(Task.open(cell), device=worker_device())

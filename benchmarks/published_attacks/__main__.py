@@ -25,7 +25,8 @@ from benchmarks.published_attacks.sdar import Sdar
 from benchmarks.published_attacks.sim_lia import SimLia
 from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
-from tune_vfl.evaluation.measuring import guess_of, references_of, score_attack
+from tune_vfl.evaluation.measuring import guess_of, score_attack
+from tune_vfl.evaluation.references import references_of
 from tune_vfl.evaluation.summarizing import summarize
 from tune_vfl.evaluation.table import variants_of
 from tune_vfl.evaluation.task import Task

@@ -5,8 +5,8 @@ import pytest
 from tests.helpers.cells import cells
 from trainables.cell import CellTrainable
 from tune_vfl.confirmation.values import fresh
-from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
+from tune_vfl.evaluation.references import measure_references
 from tune_vfl.records.confirmations import records_of
 
 PMC = {"name": "pmc", "variants": ["logreg"]}

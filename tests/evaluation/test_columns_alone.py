@@ -11,7 +11,8 @@ from tests.helpers.cells import cells
 from tune_vfl.evaluation import columns_alone
 from tune_vfl.evaluation.columns_alone import ColumnsAlone
 from tune_vfl.evaluation.grants.base import view_of
-from tune_vfl.evaluation.measuring import references_of, score_attack
+from tune_vfl.evaluation.measuring import score_attack
+from tune_vfl.evaluation.references import references_of
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.task import Task

@@ -11,22 +11,18 @@ import pytest
 from tests.helpers.cells import cells
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.evaluation import measuring
-from tune_vfl.evaluation.drifting import drifted
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.measuring import (
     add_acted,
     guess_of,
     measure_pack,
-    measure_references,
     measured,
     rarest_in_test,
-    references_of,
-    references_once,
     score_attack,
 )
 from tune_vfl.evaluation.scoring import score_answer, score_reconstruction
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import split_of, train_pack, untrained
+from tune_vfl.evaluation.training import split_of, train_pack
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Strict
 
@@ -142,78 +138,3 @@ def test_the_guess_and_the_rarest_class_are_counted_on_the_rows_in_use() -> None
     assert guess_of(task) == pytest.approx(np.mean(shares))
     assert rarest_in_test(task) == min(int((y == k).sum()) for y in split.y_test for k in range(10))
     assert guess_of(Task.open(cell_of("norm"))) == 0.5
-
-
-def test_r_lower_is_the_mean_over_untrained_models_of_the_attacks_that_read_one() -> None:
-    task = Task.open(cell_of("norm", PMC, {"name": "active", "variants": ["logreg"]}))
-    pmc = task.attacks[1]
-    references = references_of(task)
-    found = references.r_lower
-    assert set(found) == set(references.noise) == {"pmc", "active"}
-    untouched = [untrained(task, Pack(SEEDS, 1), [pmc], start) for start in range(pmc.starts)]
-    assert (pmc.starts, pmc.draws) == (5, 2)
-    successes = [
-        score_attack(pmc, run, [draw])["attack", "pmc", "logreg", "success"]
-        for run, draw in zip(untouched, (0, 1, 0, 1, 0), strict=True)
-    ]
-    assert measure_references(task.cell).r_lower == found
-    assert found["pmc"] == pytest.approx(np.mean(successes, axis=0))
-    deviation = np.std(successes, axis=0, ddof=1)
-    assert references.noise["pmc"] == pytest.approx(np.hypot(deviation, deviation / pmc.starts**0.5)), (
-        "one's and a mean's"
-    )
-    assert not np.allclose(successes[0], successes[1])
-
-
-def test_a_party_s_floors_are_what_its_attacks_reach_on_untrained_and_on_moved_models() -> None:
-    oracle_and_features = "mean", {"name": "bmi", **ATTACKS["bmi"].quick}
-    task = Task.open(cell_of("norm", PMC, "gradient_completion", {"name": "active", "variants": ["logreg"]}))
-    found = references_of(task)
-    assert set(found.floors) == {""}
-    untouched = {f"{name} on an untrained model": found.r_lower[name] for name in ("pmc", "active", *COMPLETION)}
-    assert {way: of for way, of in found.floors[""].items() if way in untouched} == untouched
-    moved = {f"{name} on a model moved by noise" for name in ("pmc", *COMPLETION)}  # nobody else watches bottom models
-    assert set(found.floors[""]) - set(untouched) == moved | {"own columns"}
-    runs = [drifted(task, Pack(SEEDS, 1), task.watching, start) for start in range(task.attacks[1].starts // 2)]
-    pmc = [
-        score_attack(task.attacks[1], run, [n % 2])["attack", "pmc", "logreg", "success"] for n, run in enumerate(runs)
-    ]
-    assert found.floors[""]["pmc on a model moved by noise"] == pytest.approx(np.mean(pmc, axis=0))
-    without = references_of(Task.open(cell_of(*oracle_and_features)))
-    assert without.floors == {}, "neither is a way to guess labels"
-    assert set(without.r_lower) == {"bmi"}
-    assert without.noise == {}, "no model takes part in what is measured once"
-    assert set(references_of(Task.open(cell_of("norm"))).floors[""]) == {"own columns"}, "though no attack reads them"
-
-
-def test_the_numbers_of_words_are_no_columns() -> None:
-    task = Task.open(cell_of("norm"))
-    words = [replace(columns, x=columns.x.long()) for columns in task.dataset.passive]
-    assert references_of(replace(task, dataset=replace(task.dataset, passive=tuple(words)))).floors == {}
-
-
-def test_an_architecture_that_cannot_be_stacked_has_the_same_floor() -> None:
-    task = Task.open(cell_of(PMC))
-
-    class Single(type(task.architecture)):  # type: ignore[misc]
-        stackable = False
-
-    apart = replace(task, architecture=Single(task.architecture.options))
-    alone, together = references_of(apart), references_of(task)
-    assert alone.r_lower["pmc"] == pytest.approx(together.r_lower["pmc"], abs=2e-3)
-    for way, successes in together.floors[""].items():
-        assert alone.floors[""][way] == pytest.approx(successes, abs=2e-3)
-
-
-def test_references_are_measured_once_for_tasks_that_differ_in_the_defense(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[Task] = []
-    monkeypatch.setattr(measuring, "references_of", lambda task, device: asked.append(task) or len(asked))
-    monkeypatch.setattr(measuring, "_KNOWN_REFERENCES", {})
-    same = [cell_of(PMC), cell_of(PMC, defense="laplace")]
-    assert [references_once(Task.open(cell)) for cell in same] == [1, 1]
-    others = [cell_of("pmc"), cell_of(PMC, budget={"trials": 1, "seeds": 3}), cell_of(PMC, dataset="wine")]
-    longer = cell_of(PMC, settings=["training.epochs=9"])  # noise moves a model further
-    assert [references_once(Task.open(cell)) for cell in (*others, longer)] == [2, 3, 4, 5]
-    assert references_once(Task.open(same[0])) == 1

@@ -17,8 +17,8 @@ from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation import packs as packs_module
 from tune_vfl.evaluation.grants.base import view_of
-from tune_vfl.evaluation.measuring import references_once
 from tune_vfl.evaluation.packs import trials_that_fit
+from tune_vfl.evaluation.references import references_once
 from tune_vfl.evaluation.resolving import open_task, resolve
 from tune_vfl.evaluation.seats import seats_of
 from tune_vfl.evaluation.summarizing import summarize, worst_party

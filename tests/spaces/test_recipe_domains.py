@@ -17,8 +17,8 @@ from tune_vfl.driver.campaign_run import _Run
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.evaluation import measuring, packs
-from tune_vfl.evaluation.measuring import measure_references
 from tune_vfl.evaluation.packs import evaluate_pack
+from tune_vfl.evaluation.references import measure_references
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
 from tune_vfl.execution.trainable_spec import TrainableSpec

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tune_vfl.driver.undefended import undefended
+from tune_vfl.evaluation.references import key_of_references
 from tune_vfl.execution.jobs import Job
 from tune_vfl.execution.pack_sizes import LANES, shortened
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
@@ -121,7 +122,7 @@ class Floors:
         held: records of earlier runs, of which the floors are taken.
 
     Attributes:
-        known: of each model (see :func:`_model`) and seed.
+        known: of each model (see :func:`key_of_references`) and seed.
     """
 
     def __init__(self, studies: Sequence[StudyRecord], held: Mapping[Place, SeedRecord]) -> None:
@@ -129,7 +130,7 @@ class Floors:
         self._own = {record.name: record.cell.training for record in studies}
         records = {record.name: record for record in studies}
         settings = {(study, number) for study, number, _ in held}
-        models = {(s, n): _model(self._as_own(s, cell_of(records[s], n)[0])) for s, n in settings}
+        models = {(s, n): key_of_references(self._as_own(s, cell_of(records[s], n)[0])) for s, n in settings}
         for (study, number, seed), kept in held.items():
             if kept.outcome == "ok":
                 self.known[models[study, number], seed] = kept.references
@@ -139,7 +140,7 @@ class Floors:
         found: dict[str, tuple[Job, dict[int, None]]] = {}
         for job in jobs:
             cell = self._of(job)
-            model = _model(cell)
+            model = key_of_references(cell)
             _, asked = found.setdefault(model, (Job(cell, job.data, {model: {}}, asks="floors"), {}))
             asked.update({s: None for s in job.cell.seeds if (model, s) not in self.known})
         return [
@@ -150,13 +151,13 @@ class Floors:
 
     def learn(self, cell: Cell, references: References) -> None:
         """Add a cell's measured floors."""
-        model = _model(cell)
+        model = key_of_references(cell)
         for i, seed in enumerate(cell.seeds):
             self.known[model, seed] = references.at(i)
 
     def of(self, job: Job) -> References:
         """Return the floors of a job's attacks."""
-        model = _model(self._of(job))
+        model = key_of_references(self._of(job))
         return References.joined([self.known[model, seed] for seed in job.cell.seeds])
 
     def _of(self, job: Job) -> Cell:
@@ -166,9 +167,3 @@ class Floors:
 
     def _as_own(self, study: str, cell: Cell) -> Cell:
         return cell.model_copy(update={"training": self._own[study]})
-
-
-def _model(cell: Cell) -> str:
-    """Return a key of a model and its attacks as no defense has touched it: the cell without defense and seeds."""
-    later: dict[str, Any] = {"defense": "none", "fixed": {}, "trial_minutes": None, "seeds": ()}
-    return cell.model_copy(update=later).model_dump_json()

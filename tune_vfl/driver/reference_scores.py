@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.attacks.base import build_attack
 from tune_vfl.driver.side_measurements import SideMeasurement
-from tune_vfl.driver.undefended import undefended
 from tune_vfl.errors import UnreachableError
-from tune_vfl.evaluation.measuring import could_do_alone, reads_without_messages
+from tune_vfl.evaluation.references import key_of_references
 from tune_vfl.execution.jobs import Job
 from tune_vfl.spec.cell import References
 
@@ -65,17 +63,9 @@ class ReferenceScores(SideMeasurement):
 
 
 def alike(ledgers: Sequence[Ledger]) -> list[list[Ledger]]:
-    """Return studies by what their attacks reach without messages.
-
-    It is the same where the undefended models differ by attacks alone that read nothing but messages, as
-    ``grad_cluster`` does, which averages gradients under a defense that draws noise.
-    """
-    groups: dict[str, list[Ledger]] = {}
+    """Return studies by what their attacks reach without messages, see :func:`key_of_references`."""
+    groups: dict[tuple[object, ...], list[Ledger]] = {}
     for ledger in ledgers:
-        cell = undefended(ledger.cell)
-        attacks = [build_attack(named) for named in cell.attacks]
-        readers = tuple(n for n, a in zip(cell.attacks, attacks, strict=True) if reads_without_messages(a))
-        alone = sorted({(could_do_alone(a), str(a.auxiliary_request())) for a in attacks})
-        key = cell.model_copy(update={"attacks": readers}).model_dump_json(), alone, ledger.study.data
-        groups.setdefault(repr(key), []).append(ledger)
+        key = key_of_references(ledger.cell), ledger.cell.seeds_of_undefended, ledger.study.data
+        groups.setdefault(key, []).append(ledger)
     return list(groups.values())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.side_measurements import SideMeasurement
 from tune_vfl.driver.study_run import Observer
+from tune_vfl.evaluation.references import without_defense
 from tune_vfl.execution.jobs import Job
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import MACHINE_FAILURES, Outcome
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 def undefended(cell: Cell) -> Cell:
     """Return the cell without its defense, with more seeds and all attacks."""
-    changes: dict[str, Any] = {"defense": "none", "fixed": {}, "seeds": cell.seeds_of_undefended, "spare": ()}
-    if DEFENSES[cell.defense].capabilities.head == "scalar":
-        changes["model"] = cell.model.model_copy(update={"head": "auto"})
-    return cell.model_copy(update=changes)
+    return without_defense(cell).model_copy(update={"seeds": cell.seeds_of_undefended, "spare": ()})
 
 
 class Undefended(SideMeasurement):

@@ -20,7 +20,8 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
-from tune_vfl.evaluation.measuring import guess_of, references_once
+from tune_vfl.evaluation.measuring import guess_of
+from tune_vfl.evaluation.references import references_once
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.seats import named_seats, seats_of

@@ -5,33 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.errors import DataError
-from tune_vfl.evaluation.columns_alone import ColumnsAlone
-from tune_vfl.evaluation.drifting import drifted
 from tune_vfl.evaluation.federated import train
-from tune_vfl.evaluation.grants.base import keepers_for, view_of
+from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.permuting import on_permuted_labels
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import guess_success, score_answer, score_reconstruction
-from tune_vfl.evaluation.seats import named_seats, seats_of
-from tune_vfl.evaluation.summarizing import best_of, over_draws, standing
+from tune_vfl.evaluation.seats import named_seats
+from tune_vfl.evaluation.summarizing import over_draws
 from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import split_of, untrained
-from tune_vfl.outcome import UNTRAINED, attacker_name
+from tune_vfl.evaluation.training import split_of
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.members import Pack
-from tune_vfl.spec import Cell, References, Strict
-from tune_vfl.statistics.arrays import Floats
+from tune_vfl.spec import Strict
 
 NotNeeded = Callable[[Attack[Strict], Table], Sequence[str]]
 """Says of each member why an attack is not needed after those whose scores a table holds; ``""`` where it is."""
@@ -172,126 +163,3 @@ def rarest_in_test(task: Task) -> int:
     """Return the number of test rows of the rarest class, and the seed with the fewest."""
     rows = split_of(task, Pack(task.cell.seeds, 1)).y_test
     return int(torch.stack([(rows == k).sum(-1) for k in range(task.dataset.num_classes)]).min())
-
-
-def references_of(task: Task, *, device: str = "cpu") -> References:
-    """Measure by seed what attacks reach where no message says anything.
-
-    R_lower: each attack that reads a bottom model, by each party, on untrained models. What else it is granted of a
-    training is replaced by what stands in for one that never was, noise for gradients. A few labeled rows on one
-    untrained model are a noisy floor, and its noise would count as leakage; so each seed's is a mean over the attack's
-    ``starts``, each with one of the draws over which the attack is scored. An attack that reads the label party's own
-    columns is measured without what was sent: no model takes part, so once.
-
-    Floors: R_lower of the attacks on labels; the same of models that noise has moved, half as many, since they
-    differ less; and a model of the party's own columns, whether or not an attack has one.
-
-    Args:
-        task: to measure.
-        device: where models are moved by noise.
-    """
-    lower: dict[str, list[float]] = {}
-    noise: dict[str, list[float]] = {}
-    floors: dict[str, dict[str, list[float]]] = {}
-    readers = []
-    for attack in task.attacks:
-        if not (starts := _starts(attack, task)) or not all(keeper.stands_in() for keeper in keepers_for([attack])):
-            continue
-        found = _without_messages(task, {attack: starts}, untrained)
-        for name, of_models in found.items():
-            lower[name] = of_models.mean(0).tolist()
-            if starts > 1:  # the deviation of one model and that of the mean of so many others
-                noise[name] = (of_models.std(0, ddof=1) * math.sqrt(1 + 1 / starts)).tolist()
-        if could_do_alone(attack):
-            readers.append(attack)
-            _add(floors, attack, task, found, f" {UNTRAINED}")
-    numbers = all(columns.x.is_floating_point() for columns in task.dataset.passive)
-    if numbers and any(map(could_do_alone, task.attacks)):
-        alone = ColumnsAlone(task.attacks)
-        # Fewer rows than labels: no attack of the study knows any, or it would be refused.
-        with suppress(DataError):
-            _add(floors, alone, task, _without_messages(task, {alone: alone.draws}, untrained))
-    watching = {attack: max(1, attack.starts // 2) for attack in readers if not attack.capabilities.acts}
-    if watching:
-        moved = _without_messages(task, watching, partial(drifted, device=device))
-        for attack in watching:
-            _add(floors, attack, task, moved, f" {MOVED}")
-    return References(r_lower=lower, noise=noise, floors=floors)
-
-
-MOVED = "on a model moved by noise"
-"""Said behind an attack's name, as :data:`UNTRAINED` is."""
-
-
-def could_do_alone(attack: Attack[Strict]) -> bool:
-    """Return whether what an attack reaches without messages is what its passive party knows of labels anyway."""
-    can = attack.capabilities
-    return can.goal == "labels" and can.who == "passive" and not can.oracle
-
-
-def _add(
-    floors: dict[str, dict[str, list[float]]],
-    attack: Attack[Strict],
-    task: Task,
-    found: Mapping[str, Floats],
-    how: str = "",
-) -> None:
-    """Add an attack's success, a mean over models, to the floors of each party that carries it out."""
-    for party in seats_of(attack, task):
-        successes = found[attacker_name(attack.name, party)].mean(0)
-        floors.setdefault(party, {})[attack.name + how] = successes.tolist()
-
-
-def reads_without_messages(attack: Attack[Strict]) -> bool:
-    """Return whether an attack finds something where no message says anything: in a bottom model or in columns."""
-    return bool(attack.sees() & {"bottom", "own_features"})
-
-
-def _starts(attack: Attack[Strict], task: Task) -> int:
-    """Return the number of untrained models to measure an attack on; 0 for an attack that needs a training."""
-    if not reads_without_messages(attack):
-        return 0
-    return attack.starts if "bottom" in attack.sees() else int(task.dataset.active is not None)
-
-
-def _without_messages(task: Task, starts: Mapping[Attack[Strict], int], model: Callable[..., Run]) -> dict[str, Floats]:
-    """Return the success ``(starts, seeds)`` of each attacker on models that no message has taught.
-
-    Args:
-        task: to attack.
-        starts: models a seed, of each attack that reads such models.
-        model: :func:`untrained` or :func:`drifted`.
-    """
-    seeds = task.cell.seeds
-    packs = [Pack(seeds, 1)] if task.architecture.stackable else [Pack((s,), None) for s in seeds]
-    tables: dict[str, list[Table]] = {attack.name: [] for attack in starts}
-    for start in range(max(starts.values())):
-        due = [attack for attack in starts if start < starts[attack]]
-        for pack in packs:
-            run = model(task, pack, due, start)
-            for attack in due:
-                tables[attack.name].append(score_attack(attack, run, [start % attack.draws]))
-    found: dict[str, Floats] = {}
-    for attack in starts:
-        scores = joined(tables[attack.name])
-        for name in named_seats(attack, task):
-            successes = best_of(standing(attack, variants_of(scores, name)))[1]["success"]
-            found[name] = np.reshape(successes, (starts[attack], -1))
-    return found
-
-
-def measure_references(cell: Cell) -> References:
-    """Open a cell's task and measure its :func:`references_of`."""
-    return references_of(Task.open(cell))
-
-
-_KNOWN_REFERENCES: dict[tuple[str, str], References] = {}
-
-
-def references_once(task: Task, *, device: str = "cpu") -> References:
-    """Return :func:`references_of`, measured once a process for tasks that differ in the defense only."""
-    same: dict[str, Any] = {"defense": "none", "fixed": {}, "trial_minutes": None}
-    key = task.dataset.fingerprint, task.cell.model_copy(update=same).model_dump_json()
-    if key not in _KNOWN_REFERENCES:
-        _KNOWN_REFERENCES[key] = references_of(task, device=device)
-    return _KNOWN_REFERENCES[key]

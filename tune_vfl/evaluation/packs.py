@@ -21,9 +21,9 @@ from tune_vfl.evaluation.measuring import (
     guess_of,
     measure_pack,
     rarest_in_test,
-    references_once,
 )
 from tune_vfl.evaluation.permuting import noise_of, p_value_of
+from tune_vfl.evaluation.references import references_once
 from tune_vfl.evaluation.seats import seats_of
 from tune_vfl.evaluation.summarizing import summarize, worst_party
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
