@@ -67,8 +67,6 @@ class CellTrainable(TrainingTrainable):
     def measure(cls, cell: Cell, options: Mapping[str, Any]) -> tuple[References, float]:
         """Measure what attacks are compared with, the label party's own model, and what a constant guess scores.
 
-        With the seeds of the undefended model, of which the first are the study's.
-
         Raises:
             SpecError: when Ray gave this worker a GPU and torch sees none: no trial could be trained.
         """
@@ -80,9 +78,9 @@ class CellTrainable(TrainingTrainable):
         from tune_vfl.evaluation.references import references_of
         from tune_vfl.evaluation.task import Task
 
-        task = Task.open(cell.model_copy(update={"seeds": cell.seeds_of_undefended}))
+        task = Task.open(cell)
         references = references_of(task, device=device).model_copy(update={"alone": alone(task)})
-        return references, fmean(guessed(task)[: len(cell.seeds)])
+        return references, fmean(guessed(task))
 
     @classmethod
     def references(cls, cell: Cell, options: Mapping[str, Any]) -> References:

@@ -46,12 +46,29 @@ def test_what_was_there_before_this_run_counts(clock: Clock) -> None:
     assert found.hypervolume == pytest.approx((0.9 - 0.5) * (1 - 0.5))
     assert math.isinf(found.eta_seconds)
     assert found.line() == (
-        "2/9 trials: 1 ok, 1 diverged, 1 preempted, 0 running; hypervolume 0.2000 (grew just now), front 1; ETA ?"
+        "2/9 trials: 1 ok, 1 diverged, 1 preempted, starting workers; hypervolume 0.2000 (grew just now), front 1; "
+        "ETA ?"
     )
+
+
+def test_before_the_first_trial_it_says_what_is_measured_first(clock: Clock) -> None:
+    found, measured = RunProgress([part_of("laplace", [], waiting=5)]), list[str]()
+    assert found.line() == "0/5 trials: starting workers; ETA ?"
+    found.beside = lambda: measured
+    assert found.line() == "0/5 trials: 0 running; ETA ?"
+    measured += ["measuring floors", "measuring a cost"]
+    assert found.line() == "0/5 trials: measuring floors, measuring a cost; ETA ?"
+    clock.now += 600
+    found.asked(2)
+    assert found.line() == "0/5 trials: 2 running, measuring floors, measuring a cost; ETA ?"
+    clock.now += 10
+    found.told("camp-breast_cancer-laplace", trial(0, steady(0.8, 0.6)))
+    assert found.eta_seconds == pytest.approx(10 / 1.5 * 3.5), "ten minutes before the first trial are no pace"
 
 
 def test_the_line_follows_trials_as_they_are_asked_and_end(clock: Clock) -> None:
     found, name = RunProgress([begun()]), begun().name
+    found.beside = list
     found.asked(3)
     clock.now += 30
     found.told(name, trial(5, steady(0.8, 0.6)))
@@ -109,22 +126,25 @@ def report(*records: StudyRecord, name: str = "camp") -> tuple[ProgressReport, i
     return ProgressReport(name, records or [begun()], stream), stream
 
 
-def test_a_plain_line_a_minute(clock: Clock) -> None:
+def test_a_plain_line_at_once_and_every_15_seconds(clock: Clock) -> None:
     shown, stream = report()
     name = begun().name
+    (first,) = stream.getvalue().splitlines()
+    assert first == f"camp: {shown.progress.line()}"
     shown.on_ask(name, 1)
-    clock.now += 59.5
+    clock.now += 14.5
     shown.on_tell(name, trial(5, steady(0.8, 0.6)))
-    assert stream.getvalue() == ""
+    shown.show()
+    assert stream.getvalue().splitlines() == [first]
     clock.now += 0.5
+    shown.show()
+    _, line = stream.getvalue().splitlines()
+    assert line == f"camp: {shown.progress.line()}", "also where no trial starts or ends"
+    shown.show()
+    assert len(stream.getvalue().splitlines()) == 2, "15 seconds from the last one on"
+    clock.now += 15
     shown.on_ask(name, 1)
-    (line,) = stream.getvalue().splitlines()
-    assert line == f"camp: {shown.progress.line()}"
-    shown.on_ask(name, 1)
-    assert len(stream.getvalue().splitlines()) == 1, "a minute from the last one on"
-    clock.now += 60
-    shown.on_ask(name, 1)
-    assert len(stream.getvalue().splitlines()) == 2
+    assert len(stream.getvalue().splitlines()) == 3
     shown.close()
     assert stream.getvalue().splitlines()[-1] == f"camp: {shown.progress.line()}"
 
@@ -136,7 +156,7 @@ def test_lost_trials_and_undefended_models_are_told_at_once_and_once(clock: Cloc
     for studies in ([one.name], [one.name], [other.name]):
         shown.on_baseline(studies, steady(0.95, 0.9))
     shown.on_baseline([other.name], Outcome.failed("oom", "full"))
-    assert stream.getvalue().splitlines() == [
+    assert stream.getvalue().splitlines()[1:] == [
         "camp: trial 7 of camp-breast_cancer-laplace was lost (gone); it is asked again",
         "camp: without defense (breast_cancer): utility 0.9500, leakage 0.9000",
         "camp: without defense (wine): utility 0.9500, leakage 0.9000",
@@ -145,7 +165,7 @@ def test_lost_trials_and_undefended_models_are_told_at_once_and_once(clock: Cloc
     lone, said = report(name=one.name)
     lone.on_tell(one.name, trial(7, LOST))
     lone.on_baseline([one.name], steady(0.95, 0.9))
-    assert said.getvalue().splitlines() == [
+    assert said.getvalue().splitlines()[1:] == [
         f"{one.name}: trial 7 was lost (gone); it is asked again",
         f"{one.name}: without defense: utility 0.9500, leakage 0.9000",
     ]
@@ -163,6 +183,9 @@ def test_on_a_terminal_a_bar_says_the_same_and_lines_stand_above_it(clock: Clock
     shown.on_tell(one.name, trial(7, LOST))
     shown.on_tell(one.name, trial(5, steady(0.95, 0.2)))
     (task,) = shown._bar.tasks  # type: ignore[union-attr]
+    assert task.completed == 2, "it is written twice a second"
+    clock.now += 0.5
+    shown.show()
     assert (task.completed, task.total, task.description) == (3, 9, shown.progress.line())
     shown.close()
     said = stream.getvalue()

@@ -107,11 +107,47 @@ def test_studies_whose_attacks_reach_the_same_without_messages_share_one() -> No
     )
 
 
+TEN = {"pmc": [number / 10 for number in range(10)]}
+
+
 def test_what_one_study_knows_the_others_are_given() -> None:
-    ledgers, references = [open_ledger("one"), open_ledger("other")], References(r_lower={"norm": [0.5, 0.6]})
+    ledgers, references = [open_ledger("one"), open_ledger("other")], References(r_lower=TEN)
     ledgers[1].set_references_and_reference_point(references, (0.6, 1.0))
     measurement = ReferenceScores(ledgers, "c", lambda: None)
     assert measurement.over
     assert [(ledger.references, ledger.reference_point) for ledger in ledgers] == [(references, (0.6, 1.0))] * 2
-    measurement.learn({"references": References().model_dump(), "guess": 0.1})
-    assert ledgers[0].references == references, "it is measured once"
+
+
+def test_the_studies_own_seeds_come_first_and_a_later_run_measures_the_rest() -> None:
+    told, ledgers = [], [open_ledger("one"), open_ledger("other")]
+    measurement = ReferenceScores(ledgers, "c", lambda: told.append(measurement.enough))
+    assert (measurement.over, measurement.enough) == (False, False)
+    job = measurement.next_job()
+    assert job is not None
+    assert job.cell.seeds == ledgers[0].cell.seeds == (0, 1, 2)
+    few = {"r_lower": {"pmc": TEN["pmc"][:3]}, "alone": [0.7] * 3}
+    measurement.store(job, [{"references": few, "guess": 0.6}])
+    assert (measurement.over, measurement.enough, told) == (False, True, [True])
+    assert [ledger.references.seeds for ledger in ledgers] == [3, 3]
+    resumed = ReferenceScores(ledgers, "c", lambda: told.append(resumed.enough))
+    for one in (measurement, resumed):
+        assert one.enough
+        job = one.next_job()
+        assert job is not None
+        assert job.cell.seeds == tuple(range(3, 10)), "of the undefended model"
+    rest = {"r_lower": {"pmc": TEN["pmc"][3:]}, "alone": [0.9] * 7}
+    resumed.store(job, [{"references": rest, "guess": 0.1}])
+    assert (resumed.over, resumed.next_job(), told) == (True, None, [True, True])
+    for ledger in ledgers:
+        assert ledger.references == References(r_lower=TEN, alone=[0.7] * 3 + [0.9] * 7)
+        assert ledger.reference_point == (0.6, 1.0), "that of the study's own seeds"
+
+
+def test_where_no_attack_reads_anything_once_is_all() -> None:
+    ledgers = [open_ledger("one")]
+    measurement = ReferenceScores(ledgers, "c", lambda: None)
+    job = measurement.next_job()
+    assert job is not None
+    measurement.store(job, [{"references": {}, "guess": 0.5}])
+    assert (measurement.over, measurement.enough) == (True, True)
+    assert ReferenceScores(ledgers, "c", lambda: None).over

@@ -34,6 +34,23 @@ def test_references_come_first_and_undefended_models_hold_up_no_trial():
     assert searcher.suggest("more") == str(PackSearcher.FINISHED)
 
 
+def test_undefended_models_wait_for_all_references_and_trials_for_the_first():
+    study, reference, model = Empty(), Asking("references", parts=2), Asking("undefended")
+    jobs = SearchJobs([study], [reference], [model])
+    searcher = PackSearcher(jobs, lambda: 8, {})
+    assert [pack["asks"] for pack in started(searcher, "first").values()] == ["references"]
+    assert jobs.beside() == ["measuring something"]
+    assert study.asked == 0
+    searcher.on_trial_complete("first0", {"outcomes": ["some"]})
+    assert [pack["asks"] for pack in started(searcher, "second").values()] == ["references"]
+    assert study.asked == 1, "trials may start"
+    searcher.on_trial_complete("second0", {"outcomes": ["all"]})
+    assert [pack["asks"] for pack in started(searcher, "third").values()] == ["undefended"]
+    searcher.on_trial_complete("third0", {"outcomes": ["answer"]})
+    assert searcher.suggest("more") == str(PackSearcher.FINISHED)
+    assert jobs.beside() == []
+
+
 def test_the_study_with_the_fewest_trials_comes_next_while_it_has_pending_ones():
     def study(name, taken, *, pending=True):
         return SimpleNamespace(taken=taken, has_pending=pending, next_job=lambda _id: f"job of {name}")

@@ -38,7 +38,7 @@ def search(
         storage: the ledger's database, instead of the spec's; see :func:`resume`.
         take_over: end another process that holds the study.
         other_code: go on although source files that measure have changed since the last run.
-        progress: show a bar on a terminal, a line a minute elsewhere, on stderr.
+        progress: show a bar on a terminal, a line every 15 seconds elsewhere, on stderr.
         sinks: receivers of trials and studies; None is the live page and the MLflow recorder.
 
     Returns:

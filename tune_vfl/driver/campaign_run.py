@@ -170,16 +170,20 @@ class _Run:
 
     def _search(self, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         deadline = time.monotonic() + self._minutes * 60 if self._minutes else None
-        runner = self._runner()
-        most = runner.capacity()
         if progress:
             self._report = ProgressReport(self._name, [ledger.record() for ledger in self._ledgers])
-        slow = self._without_machine_code()
-        if lost:
-            self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
-        stopped = runner.run(self._source(dispatcher, most, deadline))
-        if self._report:
-            self._report.close()
+        try:
+            slow = self._without_machine_code()
+            if lost:
+                self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
+            runner = self._runner()
+            source = self._source(dispatcher, runner.capacity(), deadline)
+            if self._report:
+                self._report.progress.beside = source.beside
+            stopped = runner.run(source)
+        finally:
+            if self._report:
+                self._report.close()
         if not slow:  # the first search on a machine finds out as it goes
             self._without_machine_code()
         stored = self._tell_all(dispatcher)
@@ -207,6 +211,7 @@ class _Run:
             left=lambda: f"{self._name}: left at once; {_kept_by(self._name)}",
             say=self._say,
             stopping=lambda: self._report.progress.stopping() if self._report else "",
+            each_step=lambda: self._report.show() if self._report else None,
         )
 
     def _gone(self, stored: Mapping[str, StudyRecord]) -> str:
@@ -221,13 +226,13 @@ class _Run:
         """Return the measurements of reference scores; once all are known, pass the studies to the sinks."""
 
         def known() -> None:
-            if all(measurement.over for measurement in references):
+            if all(measurement.enough for measurement in references):
                 self._tell_all(dispatcher)
                 if self._report:
                     self._report.progress.follow([ledger.record() for ledger in self._ledgers])
 
         references = [ReferenceScores(group, self._name, known) for group in alike(self._ledgers)]
-        if all(measurement.over for measurement in references):
+        if all(measurement.enough for measurement in references):
             self._tell_all(dispatcher)
         return references
 

@@ -48,6 +48,8 @@ class Cost(SideMeasurement):
         say: prints a message.
     """
 
+    what = "a defense's cost"
+
     def __init__(self, ledger: Ledger, announce: Callable[[], None], say: Callable[[str], None]) -> None:
         super().__init__()
         self._ledger, self._announce, self._say = ledger, announce, say

@@ -1,4 +1,4 @@
-"""The progress of a search on stderr: a bar on a terminal, one plain line a minute elsewhere."""
+"""The progress of a search on stderr: a bar on a terminal, a plain line every 15 seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tune_vfl.machine.visible_text import visible
 from tune_vfl.metrics.pareto import GrowingFront
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.studies import StudyRecord, TrialRecord
 
-LINE_EVERY_SECONDS = 60.0
+LINE_EVERY_SECONDS, BAR_EVERY_SECONDS = 15.0, 0.5
+"""Seconds between two plain lines, and between two updates of a bar's text."""
 
 
 class RunProgress:
@@ -28,6 +29,9 @@ class RunProgress:
 
     Args:
         records: its studies at the start of this run.
+
+    Attributes:
+        beside: returns what is measured beside the trials right now, in words.
     """
 
     def __init__(self, records: Sequence[StudyRecord]) -> None:
@@ -37,7 +41,8 @@ class RunProgress:
         self.running = 0
         # Settings of one data set compete with each other, those of several do not.
         self.dataset_of = {r.name: r.cell.dataset.name for r in records}
-        self._begun = time.monotonic()
+        self.beside: Callable[[], Sequence[str]] = lambda: ["starting workers"]
+        self._begun: float | None = None
         self._done_now = 0
         self.follow(records)
 
@@ -67,11 +72,11 @@ class RunProgress:
 
     @property
     def eta_seconds(self) -> float:
-        """Seconds until the budget is used up at this run's pace; infinite before the first trial.
+        """Seconds until the budget is used up at the pace since the first trial started; infinite before one ended.
 
         A pack's trials end together, so those that run count as half done: else one early trial promises hours.
         """
-        if not self._done_now:
+        if not self._done_now or self._begun is None:
             return math.inf
         halves = self.running / 2
         pace = (time.monotonic() - self._begun) / (self._done_now + halves)
@@ -79,6 +84,7 @@ class RunProgress:
 
     def asked(self, count: int) -> None:
         """Count trials that were handed out."""
+        self._begun = time.monotonic() if self._begun is None else self._begun
         self.running += count
 
     def told(self, study: str, record: TrialRecord) -> None:
@@ -103,14 +109,15 @@ class RunProgress:
 
     def line(self) -> str:
         """Return it in one line."""
-        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in self.counts.most_common()) or "none finished"
-        since = self.done - self.grew_at
-        grew = "just now" if since == 0 else f"{since} trials ago"
-        eta = "?" if math.isinf(self.eta_seconds) else _clock(self.eta_seconds)
-        volume = f"hypervolume {self.hypervolume:.4f} (grew {grew}), front {self.front_size}"
-        return (
-            f"{self.done}/{self.total} trials{self._studies}: {outcomes}, {self.running} running; {volume}; ETA {eta}"
-        )
+        outcomes = [f"{n} {outcome}" for outcome, n in self.counts.most_common()]
+        now = [*([f"{self.running} running"] if self.running or not self.beside() else []), *self.beside()]
+        said = [f"{self.done}/{self.total} trials{self._studies}: {', '.join([*outcomes, *now])}"]
+        if self.front_size:
+            since = self.done - self.grew_at
+            grew = "just now" if since == 0 else f"{since} trials ago"
+            said.append(f"hypervolume {self.hypervolume:.4f} (grew {grew}), front {self.front_size}")
+        eta = self.eta_seconds
+        return "; ".join([*said, f"ETA {'?' if math.isinf(eta) else _clock(eta)}"])
 
     @property
     def _studies(self) -> str:
@@ -140,7 +147,7 @@ class ProgressReport:
         self._name = name
         self._said: set[str] = set()
         self._stream = stream or sys.stderr
-        self._last_line = time.monotonic()
+        self._shown = time.monotonic()
         self._bar: Progress | None = None
         if self._stream.isatty():
             columns = (TextColumn("{task.fields[study]}"), BarColumn(bar_width=24), TextColumn("{task.description}"))
@@ -149,11 +156,13 @@ class ProgressReport:
                 self.progress.line(), total=self.progress.total, completed=self.progress.done, study=self._name
             )
             self._bar.start()
+        else:
+            self.say(self.progress.line())
 
     def on_ask(self, study: str, count: int) -> None:
         """Show that trials were handed out."""
         self.progress.asked(count)
-        self._show()
+        self.show()
 
     def on_tell(self, study: str, record: TrialRecord) -> None:
         """Show a finished trial."""
@@ -161,7 +170,7 @@ class ProgressReport:
         if record.outcome.outcome == "preempted":
             of = f" of {study}" if study != self._name else ""
             self.say(f"trial {record.number}{of} was lost ({record.outcome.reason}); it is asked again")
-        self._show()
+        self.show()
 
     def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
         """Say what the undefended model does, once where several sets of attacks find the same of it."""
@@ -187,13 +196,18 @@ class ProgressReport:
     def close(self) -> None:
         """Show how it ended."""
         if self._bar is not None:
+            self._bar.update(self._task, completed=self.progress.done, description=self.progress.line())
             self._bar.stop()
         else:
             self.say(self.progress.line())
 
-    def _show(self) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self.progress.done, description=self.progress.line())
-        elif time.monotonic() - self._last_line >= LINE_EVERY_SECONDS:
-            self._last_line = time.monotonic()
+    def show(self) -> None:
+        """Show how it goes, unless that was shown a moment ago."""
+        now = time.monotonic()
+        if now - self._shown < (LINE_EVERY_SECONDS if self._bar is None else BAR_EVERY_SECONDS):
+            return
+        self._shown = now
+        if self._bar is None:
             self.say(self.progress.line())
+        else:
+            self._bar.update(self._task, completed=self.progress.done, description=self.progress.line())

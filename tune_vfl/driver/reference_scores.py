@@ -20,34 +20,57 @@ if TYPE_CHECKING:
 class ReferenceScores(SideMeasurement):
     """The reference scores of the attacks of some studies, without a time limit.
 
+    Those of the studies' own seeds come first, since trials need no others; then those of the further seeds with which
+    the undefended model is measured.
+
     Args:
         ledgers: of these studies, with attacks alike in what they reach without messages, see :func:`alike`. A
             measurement in one of them is copied to the others.
         name: the study's or campaign's, for messages.
-        then: called when they are measured.
+        then: called when some are measured.
 
     Raises:
         UnreachableError: from :meth:`lose`, when its workers failed again and again.
     """
 
+    what = "what attacks find without messages"
+
     def __init__(self, ledgers: Sequence[Ledger], name: str, then: Callable[[], None]) -> None:
         super().__init__()
         self._ledgers, self._name, self._then = ledgers, name, then
-        for ledger in ledgers:
-            if ledger.references is not None and ledger.reference_point is not None:
-                self.over = True
-                self._give(ledger.references, ledger.reference_point)
-                break
+        self._known: References | None = None
+        held = [(r, p) for ledger in ledgers if (r := ledger.references) and (p := ledger.reference_point)]
+        if held:
+            self._give(*max(held, key=lambda one: one[0].seeds))
+        self.over = not self._owed
+
+    @property
+    def enough(self) -> bool:
+        """Whether trials can be scored."""
+        return self._known is not None
+
+    @property
+    def _owed(self) -> tuple[int, ...]:
+        """The seeds to measure next."""
+        cell = self._ledgers[0].cell
+        if self._known is None:
+            return cell.seeds
+        return cell.seeds_of_undefended[self._known.seeds :] if self._known.seeds else ()
 
     def job(self) -> Job:
-        """Return their measurement."""
+        """Return their measurement with the seeds that come next."""
         first = self._ledgers[0]
-        return Job(first.cell, first.study.data, {"": {}}, asks="references")
+        cell = first.cell.model_copy(update={"seeds": self._owed})
+        return Job(cell, first.study.data, {"": {}}, asks="references")
 
     def learn(self, answer: Any, /) -> None:
         """Store them with each study."""
-        self._give(References.model_validate(answer["references"]), (answer["guess"], 1.0))
+        found, known = References.model_validate(answer["references"]), self._known
+        point = self._ledgers[0].reference_point if known else None
+        self._give(References.joined([known, found]) if known else found, point or (answer["guess"], 1.0))
         self._then()
+        if self._owed:
+            self.over = self._begun = False
 
     def fail(self, outcome: Outcome, /) -> None:
         """End the search: no trial can be scored without them."""
@@ -57,8 +80,9 @@ class ReferenceScores(SideMeasurement):
         )
 
     def _give(self, references: References, reference_point: tuple[float, float]) -> None:
+        self._known = references
         for ledger in self._ledgers:
-            if ledger.references is None:
+            if ledger.references is None or ledger.references.seeds < references.seeds:
                 ledger.set_references_and_reference_point(references, reference_point)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tune_vfl.execution.jobs import Queue
 
@@ -16,8 +16,11 @@ class SideMeasurement(Queue):
     """A measurement that runs once, and again after its worker failed.
 
     Attributes:
+        what: is measured, in words.
         over: it has an answer, or has failed.
     """
+
+    what: ClassVar[str]
 
     def __init__(self) -> None:
         super().__init__()

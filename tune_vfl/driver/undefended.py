@@ -32,6 +32,8 @@ class Undefended(SideMeasurement):
         observers: called after the measurement.
     """
 
+    what = "the model without defense"
+
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
         super().__init__()
         self._ledgers = ledgers

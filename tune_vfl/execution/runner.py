@@ -59,6 +59,7 @@ class Runner:
         left: returns a sentence for a run that is left at once.
         say: prints a message.
         stopping: returns a sentence for the first Ctrl-C.
+        each_step: called many times a second while jobs run.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Runner:
     left: Callable[[], str]
     say: Callable[[str], None]
     stopping: Callable[[], str] = lambda: STOPPING
+    each_step: Callable[[], object] = lambda: None
     _capacity: Capacity | None = field(default=None, init=False)
 
     def capacity(self) -> int:
@@ -105,6 +107,7 @@ class Runner:
 
         with answered(self.left, stop=stop) as signals:
             trainable = with_own_files(self.work.trainable, self.datasets)
-            run_tune(searcher, trainable, self.resources, (self.lease.check, signals.check), self.say)
+            checks = self.lease.check, signals.check, self.each_step
+            run_tune(searcher, trainable, self.resources, checks, self.say)
         searcher.check_workers(self.name)
         return searcher.stopped

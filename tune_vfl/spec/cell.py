@@ -185,6 +185,12 @@ class References(Strict):
     floors: dict[str, dict[str, list[float]]] = Field(default_factory=dict)
     alone: list[float] = Field(default_factory=list)
 
+    @property
+    def seeds(self) -> int:
+        """The number of seeds with which they were measured; 0 where there was nothing to measure."""
+        by_seed = [*self.r_lower.values(), *(ways for of in self.floors.values() for ways in of.values()), self.alone]
+        return max(map(len, by_seed))
+
     def of(self, attacker: str, seeds: int) -> list[float] | None:
         """Return an attacker's R_lower at the first ``seeds`` seeds; None for an attacker without one."""
         lower = self.r_lower.get(attacker)
