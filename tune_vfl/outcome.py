@@ -6,7 +6,8 @@ Every trial ends as exactly one of :data:`OUTCOMES`; only ``ok`` has objectives,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -107,6 +108,19 @@ class AttackScore(Score):
     weak_attack: bool = False
     extra: dict[str, float] = Field(default_factory=dict)
     parties: dict[str, AttackScore] = Field(default_factory=dict)
+
+
+def strongest_of(scores: Mapping[str, AttackScore]) -> str:
+    """Return the name of the score with the largest mean advantage; empty without scores.
+
+    Advantages that were clipped to 0 are compared as they were before, so that of attacks that all stay below their
+    floors it is the one that comes nearest.
+    """
+    return max(scores, key=lambda name: (scores[name].advantage, _mean(scores[name].advantages)), default="")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else 0.0
 
 
 class TunedAttack(BaseModel):
@@ -220,8 +234,8 @@ class Outcome(BaseModel):
 
     @property
     def strongest(self) -> str:
-        """The attack of the largest mean advantage; empty without attacks."""
-        return max(self.attacks, key=lambda name: self.attacks[name].advantage, default="")
+        """The attack of :func:`strongest_of`; empty without attacks."""
+        return strongest_of(self.attacks)
 
     @classmethod
     def failed(cls, outcome: OutcomeName, reason: str) -> Outcome:

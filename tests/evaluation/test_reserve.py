@@ -78,7 +78,7 @@ def test_a_search_meets_no_row_of_the_reserve(tmp_path: Path, seen: dict[str, se
     assert cell.rows == "selection"
     held = set(reserve_rows(load(cell.dataset)).tolist())
     assert len(held) == ROWS // 5
-    references, _ = CellTrainable.measure(cell, {})
+    references, _ = CellTrainable.measure(cell.model_copy(update={"seeds": cell.seeds_of_undefended}), {})
     for some in (cell, undefended(cell)):  # the trials, and the baseline that they are compared with
         [outcome] = CellTrainable.evaluate(some, [{"scale": 1e-3} if some is cell else {}], references, {})
         assert outcome.outcome == "ok", outcome.reason

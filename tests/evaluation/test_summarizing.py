@@ -8,6 +8,7 @@ import pytest
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.evaluation.summarizing import CHOSEN, best_of, standing, summarize
 from tune_vfl.metrics.curves import ends_of
+from tune_vfl.outcome import strongest_of
 
 NORM, PMC, COMPLETION = (ATTACKS[n]() for n in ("norm", "pmc", "gradient_completion"))
 
@@ -90,3 +91,12 @@ def test_at_one_percent_of_false_alarms():
     found = [ends.sure for ends in ends_of([perfect, np.zeros(200), half], [y] * 3)]
     assert found == pytest.approx([1.0, 0.01, 0.5]), "ties: a straight line"
     assert np.isnan(ends_of([np.zeros(3)], [np.ones(3, int)])[0].sure)
+
+
+def test_the_strongest_attack_is_the_nearest_to_its_floor_where_none_reaches_it():
+    far, near = score({"v": column(0.1, 0.2)}), score({"v": column(0.49, 0.48)})
+    found = score({"v": column(0.6, 0.7)})
+    assert (far.advantage, near.advantage) == (0.0, 0.0)
+    assert strongest_of({"far": far, "near": near}) == "near"
+    assert strongest_of({"far": far, "near": near, "found": found}) == "found"
+    assert strongest_of({}) == ""

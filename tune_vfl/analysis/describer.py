@@ -11,6 +11,7 @@ from tune_vfl.analysis.constraints import requirements
 from tune_vfl.analysis.decision import Choice, Reference, Strongest
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.evaluation.certainty import Interval
+from tune_vfl.outcome import strongest_of
 from tune_vfl.statistics.arrays import Floats
 
 _BOTH_ENDS = 0.95
@@ -98,7 +99,7 @@ class Describer:
         scores = row.trial.outcome.attackers
         if not scores:
             return None
-        name = max(scores, key=lambda n: scores[n].advantage)
+        name = strongest_of(scores)
         interval = self.settings.advantage_interval(place, name)
         return Strongest(name, scores[name].advantage, interval, scores[name].mean, scores[name].floor)
 

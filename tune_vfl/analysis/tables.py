@@ -15,7 +15,7 @@ from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.setting import Setting
 from tune_vfl.evaluation.certainty import Interval
-from tune_vfl.outcome import AttackScore
+from tune_vfl.outcome import strongest_of
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics.laws import normal_below
 
@@ -185,17 +185,15 @@ def attack_table(joint: Joint) -> AttackTable:
         place = rivals(describer, here, by_utility=False)[0]
         points[defense] = joint.points[place]
         settings = [joint.points[i].trial.outcome.attacks for i in np.flatnonzero(here)]
-        worst = Counter(_worst(scores) for scores in settings if scores)
+        worst = Counter(strongest_of(scores) for scores in settings if scores)
         mine = points[defense].trial.outcome.attacks
         for attack, score in mine.items():
             attackers = [n for n in points[defense].trial.outcome.attackers if n.partition("/")[0] == attack]
             scored = points[defense].trial.outcome.attackers
-            name = max(attackers, key=lambda n: scored[n].advantage)
+            name = strongest_of({n: scored[n] for n in attackers})
             interval = joint.settings.advantage_interval(place, name)
             share = worst[attack] / len(settings)
-            cells[defense, attack] = Met(score.advantage, interval, _worst(mine) == attack, share, score.weak_attack)
+            cells[defense, attack] = Met(
+                score.advantage, interval, strongest_of(mine) == attack, share, score.weak_attack
+            )
     return AttackTable(tuple(attacks), tuple(d for d in joint.defenses if d in points), points, cells)
-
-
-def _worst(scores: dict[str, AttackScore]) -> str:
-    return max(scores, key=lambda name: scores[name].advantage)

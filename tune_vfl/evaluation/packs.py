@@ -28,7 +28,7 @@ from tune_vfl.evaluation.seats import seats_of
 from tune_vfl.evaluation.summarizing import summarize, worst_party
 from tune_vfl.evaluation.table import Table, below, joined, taken, variants_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.outcome import TOGETHER, AttackScore, Outcome, Score, attacker_name
+from tune_vfl.outcome import TOGETHER, AttackScore, Outcome, Score, attacker_name, strongest_of
 from tune_vfl.protocol.members import Pack
 from tune_vfl.protocol.recorder import IN_MEMORY_BYTES
 from tune_vfl.spec import Cell, References, Strict
@@ -206,7 +206,7 @@ class _Bench:
             if summary is None:
                 return Outcome.failed("error", self._unscored(attack, table))
             scores[attack.name] = summary
-        worst = max(scores.values(), key=lambda s: s.advantage, default=None)
+        worst = scores.get(strongest_of(scores))
         return Outcome(
             outcome="ok",
             utility=Score.of(cell.metric, table["utility",]),

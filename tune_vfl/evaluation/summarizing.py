@@ -13,7 +13,7 @@ import numpy as np
 from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.scoring import success_metric
 from tune_vfl.evaluation.table import Numbers
-from tune_vfl.outcome import TOGETHER, UNTRAINED, AttackScore, Score
+from tune_vfl.outcome import TOGETHER, UNTRAINED, AttackScore, Score, strongest_of
 from tune_vfl.spec import Strict
 from tune_vfl.statistics.advantages import advantage, chosen_floor
 from tune_vfl.statistics.leakage import clipped
@@ -93,8 +93,7 @@ def worst_party(scores: Mapping[str, AttackScore]) -> AttackScore:
     if "" in scores:
         return scores[""]
     alone = {party: score for party, score in scores.items() if party != TOGETHER}
-    # Advantages clipped to 0 are compared before the clipping.
-    worst = max(alone, key=lambda party: (alone[party].advantage, float(np.mean(alone[party].advantages))))
+    worst = strongest_of(alone)
     score = alone[worst]
     beside = {
         "variant": f"{worst}/{score.variant}",
