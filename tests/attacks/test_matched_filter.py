@@ -134,12 +134,13 @@ def test_few_rounds_give_an_answer_of_each_candidate(rounds):
     assert success(answers["matched_filter"], y) > 0.9
 
 
-def test_the_choice_is_one_of_the_candidates():
-    for seed in range(3):
-        _, view = world(seed, classes=4, noise=2.5)
-        answers = FILTER().run(view)
-        choice = answers.pop("matched_filter").scores
-        assert any(torch.equal(choice, one.scores) for one in answers.values())
+def test_the_choice_finds_as_much_as_the_best_candidate():
+    found = []
+    for seed in range(6):
+        y, view = world(seed, classes=4, noise=2.5)
+        found.append({name: success(answer, y) for name, answer in FILTER().run(view).items()})
+    means = {name: sum(of[name] for of in found) / 6 for name in found[0]}
+    assert means["matched_filter"] > max(means.values()) - 0.01, means
 
 
 def test_rows_whose_labels_are_all_known_are_refused():

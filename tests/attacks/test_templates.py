@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from tests.helpers.visits import visits_of
 from tune_vfl.attacks.parts.columns import shrunk
-from tune_vfl.attacks.parts.templates import KNOTS, QUIET, RIDGE, RIDGE_OF_REST, SMOOTH, Templates, hats
+from tune_vfl.attacks.parts.templates import KNOTS, MIXED, QUIET, RIDGE, RIDGE_OF_REST, SMOOTH, Templates, hats
 from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
 from tune_vfl.metrics.leakage import leak_auc
 
@@ -46,7 +46,7 @@ class Twin:
         """Return what slopes and templates without each fold leave of each visit's gradient, ``(F, V, K, d)``."""
         c, k, knots = shares[self.row].double(), self.classes, self.hats.shape[1]
         size = self.p + k
-        left = []
+        left, rests = [], []
         for fold in self.fold.unique():
             matrix = torch.zeros(knots, size, knots, size, dtype=torch.float64)
             right = torch.zeros(knots, size, self.gradient.shape[-1], dtype=torch.float64)
@@ -70,7 +70,9 @@ class Twin:
             solved = torch.linalg.solve(matrix.reshape(knots * size, -1), right.reshape(knots * size, -1))
             at = torch.einsum("va,aid->vid", self.hats[self.step], solved.view(knots, size, -1))
             rest = self.gradient - torch.einsum("vi,vid->vd", self.explaining, at[:, : self.p])
+            rests.append(rest)
             left.append(rest[:, None] - at[:, self.p :])
+        self.rest = torch.stack(rests)
         return torch.stack(left)
 
     def own(self, by_fold: Tensor) -> Tensor:
@@ -78,7 +80,7 @@ class Twin:
         return by_fold[self.fold, torch.arange(len(self.fold))]
 
     def evidence(self, shares: Tensor) -> list[Tensor]:
-        """Return log likelihoods ``(n, K)`` of the classes in each of three ways, up to a constant of the row."""
+        """Return log likelihoods ``(n, K)`` of the classes in each of four ways, up to a constant of the row."""
         c = shares[self.row].double()
         by_fold = self.left(shares)
         left = self.own(by_fold)
@@ -94,8 +96,10 @@ class Twin:
             inverse = torch.einsum("sa,ade->sde", self.hats, torch.linalg.inv(shrunk(shape)))[self.step]
             shaped.append(-torch.einsum("vkd,vde,vke->vk", of, inverse, of) / 2 / size[:, None])
         found = [self.total(self.own(alike)), self.total(self.own(torch.stack(shaped)))]
-        odds = self.own(alike[..., 1] - alike[..., 0]) if self.classes == 2 else None
-        return found if odds is None else [*found, self.total(self.curved(odds, c))]
+        if self.classes != 2:
+            return found
+        odds = self.own(alike[..., 1] - alike[..., 0])
+        return [*found, self.total(self.curved(odds, c)), self.total(self.own_shapes(shares))]
 
     def curved(self, score: Tensor, c: Tensor) -> Tensor:
         """Return log densities of normal scores ``(V,)``, of the means and variances of the other folds' rows."""
@@ -108,6 +112,28 @@ class Twin:
                 variance = (weights * score[out, None].square()).sum(0) / weights.sum(0) - mean.square()
                 m, s = (self.hats[self.step[mine]] @ x for x in (mean, variance))
                 density[mine, k] = -((score[mine] - m).square() / s + s.log()) / 2
+        return density
+
+    def own_shapes(self, shares: Tensor) -> Tensor:
+        """Return log densities ``(V, 2)`` by the mean and covariance of each class in the other folds' rows."""
+        c = shares[self.row].double()
+        density = torch.zeros(len(c), 2, dtype=torch.float64)
+        for fold, rest in enumerate(self.rest / self.noise.sqrt()[self.step][:, None]):
+            out, mine = self.fold != fold, self.fold == fold
+            counts, means, shapes = [], [], []
+            for k in range(2):
+                weights = self.hats[self.step[out]] * c[out, k, None]
+                counts.append(weights.sum(0))
+                means.append(weights.T @ rest[out] / counts[k][:, None])
+                second = torch.einsum("va,vd,ve->ade", weights, rest[out], rest[out]) / counts[k][:, None, None]
+                shapes.append(second - means[k][:, :, None] * means[k][:, None])
+            common = sum(n[:, None, None] * s for n, s in zip(counts, shapes, strict=True)) / sum(counts)[:, None, None]
+            for k in range(2):
+                shape = shrunk((1 - MIXED) * shapes[k] + MIXED * common + 1e-6 * torch.eye(rest.shape[-1]))
+                at = self.hats[self.step[mine]]
+                inverse = torch.einsum("va,ade->vde", at, torch.linalg.inv(shape))
+                apart = rest[mine] - at @ means[k]
+                density[mine, k] = -(torch.einsum("vd,vde,ve->v", apart, inverse, apart) + at @ shape.logdet()) / 2
         return density
 
     def total(self, by_visit: Tensor) -> Tensor:
@@ -132,7 +158,7 @@ def test_evidence_is_that_of_least_squares_on_the_other_folds(classes: int) -> N
     templates, twin = Templates(visits, classes), Twin(visits, classes)
     for _ in range(2):  # the second fit weighs steps by the noise that the first one measured
         found, expected = templates.evidence(shares[None]), twin.evidence(shares)
-        assert len(found) == (3 if classes == 2 else 2)
+        assert len(found) == (4 if classes == 2 else 2)
         for said, by_hand in zip(found, expected, strict=True):
             torch.testing.assert_close(apart(said[0]), apart(by_hand), atol=2e-3, rtol=2e-3)
 
@@ -221,7 +247,7 @@ def test_the_shape_of_the_noise_is_that_of_the_residuals() -> None:
     y, middle, g = drawn(20_000, torch.tensor([1.0, 0.0]))
     covariance = torch.tensor([[1.0, 0.9], [0.9, 1.0]])
     gradient = middle + torch.randn(len(y), 2, generator=g) @ torch.linalg.cholesky(covariance).mT
-    alike, shaped, _ = Templates(by_step(gradient[None], batch=len(y) // 4), 2).evidence(one_hot(y, 2).float()[None])
+    alike, shaped, *_ = Templates(by_step(gradient[None], batch=len(y) // 4), 2).evidence(one_hot(y, 2).float()[None])
     expected = 2 * torch.linalg.inv(shrunk(covariance).double())[0]
     torch.testing.assert_close(slope(shaped[0], gradient), expected, atol=0.2, rtol=0.1)
     torch.testing.assert_close(
@@ -229,14 +255,28 @@ def test_the_shape_of_the_noise_is_that_of_the_residuals() -> None:
     )
 
 
-def test_of_two_classes_each_has_a_variance_of_its_own() -> None:
+def test_of_two_classes_each_has_a_variance_of_its_own_alone_or_with_a_part_of_both() -> None:
     y, middle, g = drawn(20_000, torch.tensor([1.0]))
     deviation = torch.tensor([2.0, 0.5])[y][:, None]
     gradient = middle + deviation * torch.randn(len(y), 1, generator=g)
-    said = Templates(by_step(gradient[None], batch=len(y)), 2).evidence(one_hot(y, 2).float()[None])[2][0]
-    normal = [torch.distributions.Normal(m, s).log_prob(gradient[:, 0]) for m, s in ((-1.0, 2.0), (1.0, 0.5))]
+    *_, curved, shaped = Templates(by_step(gradient[None], batch=len(y)), 2).evidence(one_hot(y, 2).float()[None])
     near = gradient[:, 0].abs() < 3
-    torch.testing.assert_close((said[:, 1] - said[:, 0])[near], (normal[1] - normal[0])[near], atol=0.4, rtol=0.1)
+    for said, mixed in ((curved[0], 0.0), (shaped[0], MIXED)):
+        variances = [(1 - mixed) * own + mixed * (4.0 + 0.25) / 2 for own in (4.0, 0.25)]
+        laws = [torch.distributions.Normal(m, v**0.5) for m, v in zip((-1.0, 1.0), variances, strict=True)]
+        normal = [law.log_prob(gradient[:, 0]) for law in laws]
+        torch.testing.assert_close((said[:, 1] - said[:, 0])[near], (normal[1] - normal[0])[near], atol=0.4, rtol=0.1)
+
+
+def test_classes_whose_noise_lies_along_other_directions_are_told_apart_without_a_difference_of_means() -> None:
+    g = torch.Generator().manual_seed(0)
+    y = torch.randint(2, (400,), generator=g)
+    along = torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 1.0]])[y]  # as marvell's noise, whose covariance differs by class
+    received = along * torch.randn(20, 400, 3, generator=g)
+    found = Templates(by_step(received, batch=100), 2).evidence(one_hot(y, 2).float()[None])
+    plain, shaped, _, own = (leak_auc(said[0].numpy(), y.numpy(), flip=False) for said in found)
+    assert max(plain, shaped) < 0.6
+    assert own > 0.99
 
 
 def test_labels_of_no_meaning_are_not_found_again() -> None:
@@ -298,3 +338,12 @@ def test_hats_are_weights_that_give_lines_back() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(7))
     torch.testing.assert_close(weights @ (3 * knots - 1), 3 * times.clamp(0, 4) - 1)
     assert ((weights > 0).sum(-1) <= 2).all()
+
+
+def test_where_a_class_sends_nothing_for_a_while_shapes_say_nothing() -> None:
+    g = torch.Generator().manual_seed(0)
+    y = torch.arange(80) % 2
+    received = torch.randn(6, 80, 3, generator=g)
+    received[2:] = 0
+    *_, shaped = Templates(by_step(received), 2).evidence(one_hot(y, 2).float()[None])
+    assert torch.equal(shaped, torch.zeros_like(shaped))

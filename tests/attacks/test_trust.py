@@ -200,3 +200,22 @@ def test_of_several_answers_each_member_takes_the_one_by_which_its_known_rows_ar
     first = torch.tensor([[[3.0, 0.0], [0.0, 3.0], [1.0, 0.0]], [[3.0, 0.0], [0.0, 3.0], [1.0, 0.0]]])
     second = torch.tensor([[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]])
     assert torch.equal(trust.likeliest([first, second]), torch.stack([first[0], second[1]]))
+
+
+def test_joined_logits_are_weighed_by_how_likely_known_rows_are_at_every_power() -> None:
+    y, trust = labels_of(50, known=6)
+    several = [said_of(y, 1.5, 0), said_of(y, 0.3, 1), torch.zeros(1, 50, 2)]
+    expected, total = torch.zeros(1, 50, 2), 0.0
+    for logits in several:
+        for power in POWERS:
+            weight = float((power * logits[0, :6]).softmax(-1)[torch.arange(6), y[:6]].prod())
+            expected, total = expected + weight * power * logits, total + weight
+    torch.testing.assert_close(trust.joined(several), expected / total)
+
+
+def test_joined_logits_are_those_that_known_rows_bear_out() -> None:
+    y, trust = labels_of(2000, known=40)
+    right = said_of(y, 2.0, 0)
+    found = trust.joined([right, 5.0 * torch.randn(1, 2000, 2, generator=torch.Generator().manual_seed(1))])
+    assert power_of(found, right) > 0.3
+    torch.testing.assert_close(found / power_of(found, right), right, atol=1e-3, rtol=0)

@@ -128,35 +128,42 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         sure = trust.pinned(torch.zeros_like(start))
         sure = sure if trust.swaps is None else sure @ trust.swaps
         first = trust.chosen(templates.evidence(sure, few), [start], FAINT)
+        found = {"filter": self._in_turn(templates.evidence, first, start, own, trust)}
+        best = found["filter"]
+        if ledger is not None:
+            found["ledger"] = self._in_turn(ledger.evidence, first, start, own, trust)
+            best = trust.likelier(best, found["ledger"])
+        found["with_means"] = trust.balanced(best + trust.balanced(trust.by_known(with_means)))
+        first_taught = taught = trust.likelier(best, found["with_means"])
+        for _ in range(TAUGHT):
+            scores = with_means.by_all(trust.pinned(taught.exp()))
+            taught = trust.likeliest([trust.balanced(logits) for logits in trust.sharpened(scores)])
+        found["taught"], found["with_taught"] = taught, trust.balanced(first_taught + taught)
+        several = [best, *(found[name] for name in ("with_means", "taught", "with_taught"))]
+        return {self.choice: trust.balanced(trust.joined(several)), **found}
 
-        def in_turn(evidence: Callable[[Tensor], Sequence[Tensor]]) -> Tensor:
-            said, gate = first
-            logits = trust.balanced(trust.of_true(said) + gate)
-            moving = torch.ones(len(logits), 1, 1, dtype=torch.bool)
-            for _ in range(self.params.rounds):
+    def _in_turn(
+        self,
+        evidence: Callable[[Tensor], Sequence[Tensor]],
+        first: tuple[Tensor, Tensor],
+        start: Tensor,
+        own: ColumnRegression,
+        trust: Trust,
+    ) -> Tensor:
+        """Return the mean of the logits of all rounds: fits that wander between answers are surer together."""
+        said, gate = first
+        logits = trust.balanced(trust.of_true(said) + gate)
+        moving, total = torch.ones(len(logits), 1, 1, dtype=torch.bool), torch.zeros_like(logits)
+        for _ in range(self.params.rounds):
+            if moving.any():
                 likelihoods = evidence(trust.taught(said, gate))
                 gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
                 said, gate = map(torch.where, (moving, moving), trust.chosen(likelihoods, gates), (said, gate))
                 before, logits = logits, trust.balanced(trust.of_true(said) + gate)
                 moved = (logits.exp() - before.exp()).abs().sum(-1, keepdim=True).mean(1, keepdim=True) / 2
-                if not (moving := moving & (moved > STILL)).any():
-                    break
-            return logits
-
-        found = {"filter": in_turn(templates.evidence)}
-        best = found["filter"]
-        if ledger is not None:
-            found["ledger"] = in_turn(ledger.evidence)
-            best = trust.likelier(best, found["ledger"])
-        found["with_means"] = trust.balanced(best + trust.balanced(trust.by_known(with_means)))
-        best = taught = trust.likelier(best, found["with_means"])
-        for _ in range(TAUGHT):
-            scores = with_means.by_all(trust.pinned(taught.exp()))
-            taught = trust.likeliest([trust.balanced(logits) for logits in trust.sharpened(scores)])
-        found["taught"], found["with_taught"] = taught, trust.balanced(best + taught)
-        for name in ("taught", "with_taught"):
-            best = trust.likelier(best, found[name])
-        return {self.choice: best, **found}
+                moving = moving & (moved > STILL)
+            total = total + logits
+        return trust.balanced(total / self.params.rounds)
 
 
 def _spans(received: Tensor) -> list[Tensor]:

@@ -18,6 +18,8 @@ KNOTS = (0.0, 0.5, 1.25, 2.5, 5.0, 9.0, 16.0, 30.0, 60.0)
 """Epochs between which templates are linear; the end of the training is another one."""
 SMOOTH, RIDGE, RIDGE_OF_REST = 0.1, 1e-3, 1e-6
 """Penalties on the difference of neighboring knots, on templates and on the rest, in units of a class's weight."""
+MIXED = 0.2
+"""Share of the shape of both classes' noise in that of either."""
 QUIET = 0.03
 """The least noise of a step, in units of the gradients' mean square: where nearly nothing is sent rounding is left."""
 
@@ -48,7 +50,8 @@ class Templates:
         """Return log likelihoods of the classes, each ``(T, n, K)``, up to a constant of each row.
 
         The first takes the noise to be of one size in all columns, the second of the shape that residuals have. Of two
-        classes a third one lets each class have a variance of its own, since a defense's noise may depend on the class.
+        classes a third one lets each class have a variance of its own along the difference of the templates, and a
+        fourth one a shape of its own in all columns, since a defense's noise may depend on the class.
 
         Args:
             shares: ``(T, n, K)`` class probabilities; 0 of all classes for a row that is not to count.
@@ -68,7 +71,7 @@ class Templates:
         precision = self._measured(own, rest, fitted)
         said = [self._said(fitted, None), self._said(fitted, precision)]
         if self._classes == 2:
-            said.append(self._curved(said[0], shares))
+            said += [self._curved(said[0], shares), self._shaped(fitted, shares)]
         return [self._visits.total(one) for one in said]
 
     def _measured(self, own: _System, rest: _System, fitted: Tensor) -> Tensor:
@@ -134,6 +137,36 @@ class Templates:
         spread = (second / count - mean.square()).clamp(min=1e-12)
         mean, spread = (torch.einsum("sa,tafk->tsfk", self._hats, x).unsqueeze(-2) for x in (mean, spread))
         return -((score.unsqueeze(-1) - mean).square() / spread + spread.log()) / 2
+
+    def _shaped(self, fitted: Tensor, shares: Tensor) -> Tensor:
+        """Return log densities ``(T, S, F, B, 2)`` of two classes whose gradients have a mean and a shape of their own.
+
+        Both move slowly, and are those of the rows of the other folds, left by the same slopes. A class that sends
+        nearly nothing for a while has no shape: then nothing is said.
+        """
+        columns, p = self._visits.columns, self._visits.explaining
+        eye = torch.eye(self._width)
+        left = torch.cat([-fitted[..., :p, :], eye.expand(*fitted.shape[:3], -1, -1)], -2)
+        left = left / self._noise.sqrt()[..., None, None, None]
+        second = (columns * self._visits.gather(shares[..., 1:])).mT @ columns
+        by_class = torch.stack([self._products - second, second])
+        rest = others(by_class, 3)
+        sums = [rest[..., 0, :1], (rest[..., :1, :] @ left).squeeze(-2), left.mT @ rest @ left]
+        count, first, product = (torch.einsum("sa,xts...->xta...", self._hats, part) for part in sums)
+        count = count.clamp(min=1)
+        mean = first / count
+        own = product / count.unsqueeze(-1) - mean.unsqueeze(-1) * mean.unsqueeze(-2)
+        common = (own * count.unsqueeze(-1)).sum(0) / count.sum(0).unsqueeze(-1)
+        shape = shrunk(((1 - MIXED) * own + MIXED * common + 1e-6 * eye).double())
+        width = own.diagonal(dim1=-1, dim2=-2).mean(-1)
+        silent = ((width < QUIET) & (count.squeeze(-1) > 1)).movedim(1, 0).flatten(1).any(-1)
+        size = torch.logdet(shape).float()
+        seen, found = columns @ left, []
+        for by_knot in zip(mean, torch.linalg.inv(shape).float(), size, strict=True):
+            middle, precision, volume = (torch.einsum("sa,ta...->ts...", self._hats, x) for x in by_knot)
+            apart = seen - middle.unsqueeze(-2)
+            found.append(-((apart @ precision * apart).sum(-1) + volume.unsqueeze(-1)) / 2)
+        return torch.where(silent[:, None, None, None, None], 0.0, torch.stack(found, -1))
 
 
 class _System(NamedTuple):

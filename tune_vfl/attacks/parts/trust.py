@@ -126,11 +126,18 @@ class Trust:
 
         Each counts at the power that suits it best.
         """
-        one, other = (
-            torch.stack([_loss(power * self._of_known(c), self.labels) for power in POWERS[1:]]).amin(0)
-            for c in (first, second)
-        )
+        one, other = (self._losses(logits).amin(0) for logits in (first, second))
         return torch.where((other < one)[:, None, None], second, first)
+
+    def joined(self, several: Sequence[Tensor]) -> Tensor:
+        """Return the mean of several logits ``(T, n, K)`` at all powers, weighed by how likely known rows are by it."""
+        likely = torch.stack([-self._losses(logits) for logits in several]) * self.labels.shape[-1]  # (C, P, T)
+        weights = likely.flatten(0, 1).softmax(0).view(likely.shape) * torch.tensor(POWERS)[:, None]
+        return (weights.sum(1)[..., None, None] * torch.stack(list(several))).sum(0)
+
+    def _losses(self, logits: Tensor) -> Tensor:
+        """Return by power and member, ``(P, T)``, how unlikely known rows are under logits ``(T, n, K)``."""
+        return torch.stack([_loss(power * self._of_known(logits), self.labels) for power in POWERS])
 
     def _heard(self, rows: int) -> Tensor:
         """Return the known rows, which come first, and others evenly spread: so many say what is best."""
