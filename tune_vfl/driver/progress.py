@@ -110,7 +110,8 @@ class RunProgress:
     def line(self) -> str:
         """Return it in one line."""
         outcomes = [f"{n} {outcome}" for outcome, n in self.counts.most_common()]
-        now = [*([f"{self.running} running"] if self.running or not self.beside() else []), *self.beside()]
+        beside = self.beside()
+        now = [*([f"{self.running} running"] if self.running or not beside else []), *beside]
         said = [f"{self.done}/{self.total} trials{self._studies}: {', '.join([*outcomes, *now])}"]
         if self.front_size:
             since = self.done - self.grew_at
