@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,13 @@ class Driver:
             time.sleep(0.02)
 
     def wait_until_stopped(self) -> None:
-        """Wait until it met a fault that stops it."""
-        while psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
+        """Wait until a fault has stopped it outside of any writing transaction, which would lock out everybody else."""
+        program = psutil.Process(self.process.pid)
+        while program.status() != psutil.STATUS_STOPPED or ledger_is_locked():
+            if program.status() == psutil.STATUS_STOPPED:  # another thread of it was writing: let it finish
+                self.send(signal.SIGCONT)
+                time.sleep(0.01)
+                self.send(signal.SIGSTOP)
             time.sleep(0.05)
 
     def trained(self) -> int:
@@ -126,6 +132,19 @@ class Driver:
         healthy = {"journal": self.options["journal"], **changes}
         search(self.spec, healthy, mlflow=self.mlflow)
         return check_study()
+
+
+def ledger_is_locked() -> bool:
+    """Return whether another process is in the middle of a change of the ledger."""
+    ledger = Path(os.environ["TUNE_VFL_HOME"]) / "ledger.db"
+    if not ledger.exists():
+        return False
+    with closing(sqlite3.connect(ledger, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        return False
 
 
 @contextmanager
