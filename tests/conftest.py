@@ -44,6 +44,7 @@ OUTSIDE = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MLFLOW_TRACKING_URI", "TUNE
 # Ray gives up when its start takes half a minute.
 IN_ONE_WORKER = {
     "tests/faults/test_driver.py": "drivers",
+    "tests/faults/test_start_and_stop.py": "drivers",
     "tests/confirmation/test_run.py": "drivers",
     "tests/evaluation/test_strength.py": "strength",  # it keeps what it has scored
     "tests/reports/test_reports.py": "reports",

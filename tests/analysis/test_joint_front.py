@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tests.helpers.studies import made_up_study
-from tune_vfl.analysis.hypervolume_history import HypervolumeHistory, in_order
+from tune_vfl.analysis.hypervolume_history import HypervolumeHistory
 from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.metrics import pareto
@@ -18,6 +18,7 @@ from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import CONFIRMATION_SCHEMA
 from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
+from tune_vfl.records.studies import in_order
 from tune_vfl.spec.cell import MEASURE
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))

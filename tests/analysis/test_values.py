@@ -13,7 +13,7 @@ from tests.helpers.campaigns import UNDEFENDED, campaign_of, chosen, confirmed, 
 from tests.helpers.fronts import front_of, knee_of, ranks_of
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.compromise import compromise_of
-from tune_vfl.analysis.hypervolume_history import HypervolumeHistory, in_order
+from tune_vfl.analysis.hypervolume_history import HypervolumeHistory
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of, scale_of
 from tune_vfl.analysis.selection import Condition, parse
@@ -21,7 +21,7 @@ from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.studies import StudyRecord, TrialRecord, in_order
 from tune_vfl.statistics import levels
 from tune_vfl.statistics.laws import t_quantile
 

@@ -11,12 +11,12 @@ from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.fronts import front_of
 from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.analysis.exporting import exported
-from tune_vfl.analysis.hypervolume_history import in_order
 from tune_vfl.config import load_config
 from tune_vfl.machine import places
 from tune_vfl.metrics import pareto
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
+from tune_vfl.records.studies import in_order
 from tune_vfl.spec import Named
 from tune_vfl.tracking import attached, payload, store, summary
 from tune_vfl.tracking.mlflow import Recorder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tune_vfl.analysis.decision import Far
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.formatting import count, listed, setting, short
 from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics.arrays import Bools, Floats
 from tune_vfl.statistics.fronts import TOLERANCES
 from tune_vfl.statistics.laws import normal_below, normal_quantile
@@ -128,6 +129,16 @@ def _owed(campaign: CampaignRecord, describer: Describer) -> Iterator[str]:
     owed = sum(p.running + p.waiting for p in describer.joint.parts)
     if owed:
         yield f"{count(owed, 'trial is', 'trials are')} still owed: `tune-vfl resume {shlex.quote(campaign.name)}`."
+    yield from ended(describer.joint.parts)
+
+
+def ended(studies: Iterable[StudyRecord]) -> Iterator[str]:
+    """Yield a sentence on studies that have ended before their budget was used up."""
+    several = list(studies)
+    for why in dict.fromkeys(study.ended for study in several if study.ended):
+        these = [study.cell.defense for study in several if study.ended == why]
+        of = f" of {listed(these)}" if len(several) > 1 else ""
+        yield f"The search{of} has ended: {why}; a larger stop.front in the study file goes on."
 
 
 def _excluded(describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from tune_vfl.metrics import pareto
@@ -25,7 +25,7 @@ class HypervolumeHistory:
         """Return the hypervolume after each trial; values of known trials are cached.
 
         Args:
-            counted: all trials that count, see :func:`in_order`.
+            counted: all trials that count, see :func:`tune_vfl.records.studies.in_order`.
         """
         # Trials of several studies have equal numbers, but did not finish at one moment.
         told = [(trial.finished, trial.number) for trial in counted]
@@ -37,9 +37,3 @@ class HypervolumeHistory:
             self._areas.append(self._front.area)
         self._followed = told
         return list(self._areas)
-
-
-def in_order(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
-    """Return the trials that count, in the order in which they finished."""
-    counted = (t for t in trials if t.outcome.outcome != "preempted")
-    return sorted(counted, key=lambda t: (t.finished, t.number))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tune_vfl.analysis.alternatives import ended
 from tune_vfl.analysis.columns import values
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision
@@ -44,10 +45,12 @@ def summary(campaign: CampaignRecord) -> dict[str, Any]:
         Of a single study :func:`study_summary` and its ``decision``. Of a campaign:
         ``front``: the joint fronts of its data sets, each by falling utility. ``decisions``: by data set, see
         :meth:`tune_vfl.analysis.decision.Decision.plain`, and ``says``, the same in sentences. ``checks``: of all data
-        sets; with several they carry the name of theirs.
+        sets; with several they carry the name of theirs. ``ended``: sentences on studies that have ended before their
+        budget was used up; only where there are some.
     """
+    over = {"ended": said} if (said := list(ended(campaign.studies))) else {}
     if campaign.lone:
-        return {**study_summary(campaign.studies[0]), "decision": _told(decide(campaign, joint_of(campaign)))}
+        return {**study_summary(campaign.studies[0]), "decision": _told(decide(campaign, joint_of(campaign))), **over}
     joints = {dataset: joint_of(campaign, dataset) for dataset in campaign.datasets}
     decided = {dataset: decide(campaign, joint) for dataset, joint in joints.items()}
     one = len(joints) == 1
@@ -67,6 +70,7 @@ def summary(campaign: CampaignRecord) -> dict[str, Any]:
         "skipped": [{"study": s.study, "attack": s.attack, "problems": list(s.problems)} for s in campaign.skipped],
         "checks": checks,
         "mlflow": _mlflow(campaign.name, campaign.studies[0].spec),
+        **over,
     }
 
 

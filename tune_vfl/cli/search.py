@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tune_vfl.ledger.reading import StoredStudy
-    from tune_vfl.records.campaigns import PlannedCampaign
+    from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 
 FAILED = ("error", "oom", "timeout")
 STOPPED = 130  # what a shell reports after Ctrl-C, so that `tune-vfl search ... && more` does not go on to `more`
@@ -114,8 +114,13 @@ def run_plan(
         note(sentence)
     ended = run(plan, storage=storage, take_over=take_over, other_code=other_code)
     if nothing_left:
-        say(f"{plan.name!r} was finished already, nothing was run; --trials N asks for more")
+        say(_nothing_was_run(ended.record()))
     return show_end(ended, json=json)
+
+
+def _nothing_was_run(record: CampaignRecord) -> str:
+    more = "" if any(study.ended for study in record.studies) else "; --trials N asks for more"
+    return f"{record.name!r} was finished already, nothing was run{more}"
 
 
 def show_end(ended: StoredStudy, *, json: bool) -> int:
@@ -153,12 +158,18 @@ def resume(
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """
-    from tune_vfl.service.studies import campaign_record
+    from tune_vfl.driver.planning import with_more
+    from tune_vfl.ledger.reading import open_study
+    from tune_vfl.service.studies import finished
 
-    done = sum(len(record.counted) for record in campaign_record(name, storage).studies)
+    stored = open_study(name, storage)
+    done = sum(len(record.counted) for record in stored.record().studies)
     if trials is not None and trials < done:
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
+    nothing_left = finished(with_more(stored.plan(), trials), stored.storage)
     from tune_vfl.driver.api import resume as run
 
     ended = run(name, trials=trials, storage=storage, take_over=take_over, other_code=other_code)
+    if nothing_left:
+        say(_nothing_was_run(ended.record()))
     raise typer.Exit(show_end(ended, json=json))

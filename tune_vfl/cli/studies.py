@@ -217,6 +217,8 @@ def _time_left(summary: Mapping[str, Any]) -> None:
     of = {"trials": late} if isinstance(late, list) else {f"{k}, trials": v for k, v in (late or {}).items()}
     for what, numbers in of.items():
         emit(f"overdue: {what} {', '.join(map(str, numbers))} take longer than trial_minutes")
+    for sentence in summary.get("ended", ()):
+        emit(sentence)
 
 
 def emit_study(summary: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Files of a user's own data sets: which ones a spec names, and the same spec with the files at other places."""
+"""Files of a user's own, data sets and exported settings: which ones a spec names, and the spec with other places."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from tune_vfl.data.loading import located, moved
 from tune_vfl.errors import DataError, SpecError
 from tune_vfl.spec import Named
-from tune_vfl.spec.listed import absolute_paths
+from tune_vfl.spec.listed import absolute_paths, as_list
 
 SHIPPED_BYTES = 64 * 2**20
 """Files of up to so many bytes together travel to a cluster and between its machines."""
 
 
 def own_paths(raw: Mapping[str, Any]) -> list[Path]:
-    """Return the existing files and folders of a user's own that the data sets of a raw spec name."""
+    """Return the existing files and folders of a user's own that the data sets and ``start`` of a raw spec name."""
     found: dict[Path, None] = {}
 
     def note(entry: Any) -> Any:
@@ -25,6 +25,12 @@ def own_paths(raw: Mapping[str, Any]) -> list[Path]:
         return entry
 
     _with_datasets(raw, note)
+
+    def note_file(path: str) -> str:
+        found[Path(path).absolute()] = None
+        return path
+
+    _with_settings(raw, note_file)
     return [path for path in found if path.exists()]
 
 
@@ -52,7 +58,7 @@ def relocated(raw: Mapping[str, Any], places: Mapping[Path, str]) -> dict[str, A
         touched = any(path in new for path in absolute_paths(there.options))
         return moved(there, new).model_dump() if touched else entry
 
-    return _with_datasets(raw, at_its_place)
+    return _with_settings(_with_datasets(raw, at_its_place), lambda path: new.get(str(Path(path).absolute()), path))
 
 
 def content_digest(path: Path) -> str:
@@ -97,3 +103,22 @@ def _with_datasets(raw: Mapping[str, Any], change: Callable[[Any], Any]) -> dict
             else:
                 spec["matrix"] = {**held, "dataset": changed}
     return spec
+
+
+def _with_settings(raw: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return a raw spec with each path under ``start`` changed, in entries of defenses and of ``matrix`` too."""
+
+    def within(held: Mapping[str, Any]) -> dict[str, Any]:
+        given = dict(held)
+        if "start" in given:
+            listed = as_list(given["start"])
+            files = isinstance(listed, list | tuple)
+            given["start"] = [change(e) if isinstance(e, str) else e for e in listed] if files else listed
+        for name in ("defense", "matrix"):
+            if isinstance(part := given.get(name), Mapping):
+                given[name] = within(part)
+            elif isinstance(part, list):
+                given[name] = [within(entry) if isinstance(entry, Mapping) else entry for entry in part]
+        return given
+
+    return within(raw)

@@ -7,6 +7,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.analysis.alternatives import ended
 from tune_vfl.driver.costs import Cost, owed_costs
 from tune_vfl.driver.progress import ProgressReport
 from tune_vfl.driver.reference_scores import ReferenceScores, alike
@@ -196,6 +197,8 @@ class _Run:
             if not stopped and (deadline is None or time.monotonic() <= deadline):
                 raise TuneVflError(said)
             tell(f"{said}")
+        for sentence in ended(stored.values()):
+            self._say(sentence)
         if owed:
             why = "stopped" if stopped else "out of time"
             self._say(f"{why}; {owed} trials are owed: 'tune-vfl resume {self._name}'")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tune_vfl.driver.starting import with_starts
 from tune_vfl.errors import SpecError, did_you_mean
 from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.records.plans import PlannedStudy
@@ -27,12 +28,12 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
 
     Raises:
         SpecError: with every problem; of several studies only when names or parameters are wrong, none is possible, or
-            there are fewer trials than published settings.
+            there are fewer trials than settings that come first.
     """
     spec = with_all_defenses(raw)
     expanded = expand(spec)
     if len(expanded) == 1 and not is_campaign(spec):
-        return PlannedCampaign.of(*_measured([plan_study(read_study(expanded[0]))]))
+        return PlannedCampaign.of(*_measured(with_starts([plan_study(read_study(expanded[0]))])))
     if not raw.get("study"):
         raise SpecError(["study: is required and missing: it is the campaign's name"])
     studies: list[PlannedStudy] = []
@@ -44,7 +45,7 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
             studies.append(possible)
     if not studies:
         raise SpecError([str(entry) for entry in skipped])
-    _measured(studies)
+    studies = with_starts(_measured(studies))
     asked = (raw.get("budget") or {}).get("trials")
     each = studies[0].spec.budget.trials
     trials = each * len(studies) if asked is None else each
@@ -56,9 +57,9 @@ def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> t
     """Return studies as the parts of a campaign, each with its share of the trials.
 
     Raises:
-        SpecError: for fewer trials than published settings of the defenses.
+        SpecError: for fewer trials than settings that come first.
     """
-    demands = [Demand(len(s.space.published), s.space.size) for s in studies]
+    demands = [Demand(len(s.first), s.space.size) for s in studies]
     shares = even_shares(demands, trials)
     return tuple(
         replace(study.changed(trials=max(1, share)), campaign=campaign)
@@ -75,7 +76,7 @@ def changed(found: PlannedCampaign, *, trials: int | None = None, name: str | No
     if trials is None and name is None:
         return found
     if found.lone:
-        return PlannedCampaign.of(found.studies[0].changed(trials=trials, name=name))
+        return PlannedCampaign.of(*with_starts([found.studies[0].changed(trials=trials, name=name)]))
     raw = {**found.spec, **({} if name is None else {"study": name})}
     return plan(raw if trials is None else {**raw, "budget": {**(raw.get("budget") or {}), "trials": trials}})
 
@@ -84,7 +85,7 @@ def with_more(campaign: PlannedCampaign, trials: int | None) -> PlannedCampaign:
     """Return a plan with a larger budget of finished trials in all; the same plan for a smaller one.
 
     Raises:
-        SpecError: for fewer trials than published settings of its defenses.
+        SpecError: for fewer trials than settings that come first.
     """
     if trials is None or trials <= campaign.trials:  # each study keeps its share
         return campaign
@@ -118,7 +119,7 @@ def planned(spec: SpecLike) -> PlannedStudy:
     if isinstance(spec, PlannedStudy):
         return spec
     if isinstance(spec, StudySpec):
-        return _measured([plan_study(spec)])[0]
+        return _measured(with_starts([plan_study(spec)]))[0]
     found = planned_campaign(spec)
     if not found.lone:
         names = ", ".join(s.name for s in found.studies)

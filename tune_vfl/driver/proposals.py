@@ -1,4 +1,4 @@
-"""Proposals of trials: lost ones again, published settings, then new points of the sampler, none twice.
+"""Proposals of trials: lost ones again, own and published settings, then new points of the sampler, none twice.
 
 The sampler works on a copy of the study in memory, which is fast. The copy also gets proposals that the ledger must not
 hold: one that repeats a known point is answered from the ledger instead of being run.
@@ -46,7 +46,7 @@ class Proposals:
         start = sampler_seed(spec.sampler.seed, len(held))
         chosen = SAMPLERS[spec.sampler.name]
         self._ledger = ledger
-        self._listed = listed_points(chosen.name, ledger.space, spec.budget.trials)
+        self._listed = listed_points(chosen.name, ledger.space, spec.budget.trials, ledger.study.first)
         self._distributions = ledger.space.distributions()
         self._constraints = spec.constraints
         self._violated: dict[int, list[float]] = {}
@@ -156,8 +156,8 @@ class Proposals:
         return violations(outcome, self._ledger.baseline, self._constraints)
 
     def _plan(self) -> Iterator[dict[str, Any]]:
-        """Yield the points that come before, or instead of, the sampler's: published ones, then a list's, shuffled."""
-        yield from (dict(p.params) for p in self._ledger.space.published)
+        """Yield the points that come before, or instead of, the sampler's: the first ones, then a list's, shuffled."""
+        yield from self._ledger.study.first
         points = list(self._listed or [])
         order = random.Random(sampler_seed(self._ledger.spec.sampler.seed, 0))  # noqa: S311 - an order, no secret
         order.shuffle(points)

@@ -46,13 +46,14 @@ class StudyRun:
         name: the study's.
         taken: the number of started trials, without lost ones.
         exhausted: the sampler has no new point until a trial of the study ends.
+        ended: the study's ``stop`` lets nothing more start.
     """
 
     def __init__(self, ledger: Ledger, pack: int, observers: Sequence[Observer] = (), blind_pack: int = 1) -> None:
         record = ledger.record()
         self.name = ledger.study.name
         self.taken, self._pending = len(record.counted) + record.running, record.waiting
-        self.exhausted = False
+        self.exhausted, self.ended = False, bool(record.ended)
         self._ledger, self._pack, self._observers = ledger, pack, observers
         self._blind_pack = max(pack, blind_pack)
         self._proposals = Proposals(ledger)
@@ -65,7 +66,7 @@ class StudyRun:
     @property
     def has_pending(self) -> bool:
         """Whether a trial of it can start now."""
-        return self._pending > 0 and not self.exhausted
+        return self._pending > 0 and not self.exhausted and not self.ended
 
     def next_job(self, job_id: str, /) -> Job | None:
         """Start a pack of trials and store them as running; None where the space has nothing new."""
@@ -87,6 +88,7 @@ class StudyRun:
         outcomes = {number: read_outcome(raw) for number, raw in zip(job.settings, answers, strict=True)}
         for record in self._ledger.tell_together(outcomes):
             self._learn(record)
+        self._look()
 
     def lose(self, job: Job, cause: Cause, /) -> None:
         """Store that the worker of a pack failed; its trials are asked again, or end.
@@ -100,6 +102,12 @@ class StudyRun:
             outcome = loss.outcome(1 + self._ledger.losses_before(number, loss.counts_as))
             lost = None if outcome.outcome == "timeout" else loss.counts_as
             self._learn(self._ledger.tell(number, outcome, lost))
+        self._look()
+
+    def _look(self) -> None:
+        """Ask the ledger whether the study has come to its end, as another process would."""
+        if self._ledger.spec.stop.front is not None:
+            self.ended = bool(self._ledger.record().ended)
 
     def _limit(self, most: int) -> None:
         """Limit the size of later packs."""

@@ -17,7 +17,7 @@ from tune_vfl.records.measure import refuse_another
 from tune_vfl.records.plans import PlannedStudy
 
 # What a study's newest spec says, whatever it began with: it changes no trial.
-_NEWEST = ("constraints", "confidence")
+_NEWEST = ("constraints", "confidence", "start", "stop")
 
 
 def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[PlannedStudy]:

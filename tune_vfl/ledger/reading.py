@@ -95,12 +95,12 @@ class StudyReader:
         running = sum(trial.result is None for trial in new)
         records = [self._records[number] for number in sorted(self._records)]
         counted = sum(record.outcome.outcome != "preempted" for record in records)
-        waiting = max(0, int(min(row.trials, self.most())) - counted - running)
+        waiting = int(min(row.trials, self.most())) - counted - running
         return row.record(self.study, records, running=running, waiting=waiting)
 
     def most(self) -> float:
         """Return the number of different points of the space; infinite with a float range."""
-        listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials)
+        listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials, self.study.first)
         return self.space.size if listed is None else len(listed)
 
     def _settle(self) -> None:

@@ -152,8 +152,6 @@ class GrowingFront:
     Args:
         reference: as for :func:`hypervolume`.
 
-    Attributes:
-        area: the hypervolume; it never falls, not by rounding either.
     """
 
     def __init__(self, reference: Sequence[float]) -> None:
@@ -162,15 +160,22 @@ class GrowingFront:
         self._utilities: list[float] = []
         self._leakages: list[float] = []
         self._equal: Counter[tuple[float, float]] = Counter()
-        self.area = 0.0
+        self._area, self._measure = 0.0, False
+
+    @property
+    def area(self) -> float:
+        """The hypervolume; it never falls, not by rounding either."""
+        if self._measure:
+            self._area, self._measure = max(self._area, self._measured()), False
+        return self._area
 
     @property
     def size(self) -> int:
         """The number of points on the front; every one of several equal ones counts."""
         return self._equal.total()
 
-    def add(self, utility: float, leakage: float) -> None:
-        """Add a point.
+    def add(self, utility: float, leakage: float) -> bool:
+        """Add a point and return whether the front has grown: no point before was as good in both.
 
         Raises:
             ValueError: when it is not finite.
@@ -182,15 +187,15 @@ class GrowingFront:
         if place < len(self._utilities) and self._leakages[place] <= leakage:
             if (self._utilities[place], self._leakages[place]) == (utility, leakage):
                 self._equal[utility, leakage] += 1
-            return
+            return False
         first = bisect_left(self._leakages, leakage, hi=place)
         last = place + (place < len(self._utilities) and self._utilities[place] == utility)
         for gone in zip(self._utilities[first:last], self._leakages[first:last], strict=True):
             del self._equal[gone]
         self._utilities[first:last], self._leakages[first:last] = [utility], [leakage]
         self._equal[utility, leakage] = 1
-        # Without this, rounding could make the area seem to shrink.
-        self.area = max(self.area, self._measured())
+        self._measure = True
+        return True
 
     def _measured(self) -> float:
         """Return :func:`hypervolume` of a front that is known to be sorted and finite."""

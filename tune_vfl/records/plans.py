@@ -7,16 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tune_vfl.evaluation.coverage import Coverage
-from tune_vfl.spaces.space import Space
+from tune_vfl.spaces.space import Space, point_key
 from tune_vfl.spec import MEASURE, StudySpec, parse
 from tune_vfl.spec.cell import Cell
 
 # Places in the identity below that may differ without making it another study. The first four say how fast, how long
-# and where it runs; the next three what its answer must keep, and where trials go. ``training`` is the spec's own, and
-# may leave fields to the data set's recipe: what a trial is trained with is in ``resolved.training``, which counts.
+# and where it runs; the next three what its answer must keep, and where trials go; then what is tried first, and what
+# ends it. ``training`` is the spec's own, and may leave fields to the data set's recipe: what a trial is trained with
+# is in ``resolved.training``, which counts.
 _MAY_DIFFER = (
     *("resources", "storage", "tracking", "budget.minutes"),
     *("constraints", "confidence", "allocation"),
+    *("start", "stop"),
     "training",
 )
 
@@ -55,6 +57,14 @@ class PlannedStudy:
     def experiment(self) -> str:
         """The name of its campaign, or its own without one: of its lease, its report and its experiment in MLflow."""
         return self.campaign or self.name
+
+    @property
+    def first(self) -> list[dict[str, Any]]:
+        """The settings that are tried before the sampler asks: the spec's own, then published ones, each once."""
+        own = [dict(point) for point in self.spec.start if not isinstance(point, str)]
+        every = [*own, *(dict(published.params) for published in self.space.published)]
+        places = [point_key(point) for point in every]
+        return [point for place, point in enumerate(every) if places.index(places[place]) == place]
 
     def changed(self, *, trials: int | None = None, name: str | None = None) -> PlannedStudy:
         """Return the plan with another budget of finished trials or another name.

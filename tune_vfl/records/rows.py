@@ -96,19 +96,19 @@ class StudyRow(Strict):
             plan: its plan, which is read once.
             trials: the finished ones, by number.
             running: the number of those that run.
-            waiting: the number of those that are still to be started.
+            waiting: the number of those that the budget still has.
         """
-        return StudyRecord(
+        record = StudyRecord(
             **vars(plan),
             baseline=self.baseline,
             reference_point=self.reference_point or (0.0, 1.0),
             trials=tuple(trials),
             running=running,
-            waiting=waiting,
             alone=tuple(self.reference_scores.alone) if self.reference_scores else (),
             confirmation=self.confirmation,
             cost=self.cost,
         )
+        return record.owing(waiting)
 
 
 class TrialRow(Strict):

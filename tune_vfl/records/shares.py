@@ -13,16 +13,16 @@ class Demand(NamedTuple):
     """The number of trials that one study can use.
 
     Attributes:
-        published: the number of its published settings, each of which is tried.
+        first: the number of its own and published settings, each of which is tried.
         most: the number of different settings; infinite with a float range.
     """
 
-    published: int
+    first: int
     most: float
 
 
 def even_shares(demands: Sequence[Demand], trials: int) -> list[int]:
-    """Return the studies' numbers of trials: published settings first, then equal shares up to the size of a space.
+    """Return the studies' numbers of trials: settings that come first, then equal shares up to the size of a space.
 
     Trials that a small space cannot use go to the other studies; a remainder goes to the first ones.
 
@@ -34,13 +34,13 @@ def even_shares(demands: Sequence[Demand], trials: int) -> list[int]:
         The shares. Their sum is ``trials``, or less where all spaces are exhausted.
 
     Raises:
-        SpecError: when there are fewer trials than published settings, or than studies.
+        SpecError: when there are fewer trials than own and published settings, or than studies.
     """
-    shares = [min(max(1, d.published), _whole(d.most, trials)) for d in demands]
+    shares = [min(max(1, d.first), _whole(d.most, trials)) for d in demands]
     if sum(shares) > trials:
         raise SpecError(
             f"budget.trials: {trials} are fewer than the {sum(shares)} that {len(demands)} defenses need for their "
-            f"published settings; give at least {sum(shares)}, or list fewer defenses"
+            f"own and published settings; give at least {sum(shares)}, or list fewer defenses"
         )
     return filled(shares, [d.most for d in demands], trials)
 

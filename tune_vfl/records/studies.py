@@ -54,6 +54,7 @@ class StudyRecord(PlannedStudy):
             measured.
         confirmation: the answer of its last confirmation; None without one.
         cost: the ratio of the training's CPU time to the undefended one's; None where it was not measured.
+        ended: why no more is asked although the budget is not used up, in words; empty where that is not so.
     """
 
     baseline: Outcome | None
@@ -64,6 +65,7 @@ class StudyRecord(PlannedStudy):
     alone: tuple[float, ...] = ()
     confirmation: Confirmation | None = None
     cost: float | None = None
+    ended: str = ""
 
     @property
     def counted(self) -> tuple[TrialRecord, ...]:
@@ -75,6 +77,27 @@ class StudyRecord(PlannedStudy):
         """The trials with objectives."""
         return tuple(t for t in self.trials if t.outcome.outcome == "ok")
 
+    def stood_still(self, most: int | None) -> bool:
+        """Return whether ``most`` trials in a row, as they finished, have not grown the front; never for None.
+
+        A trial grows it unless one before was as good in both numbers. One without numbers does not.
+        """
+        from tune_vfl.metrics.pareto import GrowingFront
+
+        front, since, longest = GrowingFront(self.reference_point), 0, 0
+        for trial in in_order(self.trials if most else ()):
+            grown = trial.outcome.outcome == "ok" and front.add(*trial.outcome.objectives)
+            since = 0 if grown else since + 1
+            longest = max(longest, since)
+        return most is not None and longest >= most
+
+    def owing(self, waiting: int) -> StudyRecord:
+        """Return the study with so many trials still to be started, or as ended where its ``stop`` lets none start."""
+        most = self.spec.stop.front
+        if waiting <= 0 or most is None or not self.stood_still(most):
+            return replace(self, waiting=max(0, waiting), ended="")
+        return replace(self, waiting=0, ended=f"the front has not grown for {most} trial{'s' * (most > 1)}")
+
     @property
     def confirmed(self) -> dict[int, ConfirmedPoint]:
         """The trials on the confirmed front, with their numbers on fresh seeds."""
@@ -85,9 +108,15 @@ class StudyRecord(PlannedStudy):
         known = {trial.number: trial for trial in (*self.trials, *trials)}
         total = len(self.counted) + self.running + self.waiting
         grown = replace(self, trials=tuple(known[number] for number in sorted(known)), running=0)
-        return replace(grown, waiting=max(0, total - len(grown.counted)))
+        return grown.owing(total - len(grown.counted))
 
     def by_outcome(self) -> dict[str, int]:
         """Count trials by outcome, ``running`` and ``waiting``; outcomes that did not occur are left out."""
         counts: dict[str, int] = dict(Counter(str(t.outcome.outcome) for t in self.trials))
         return {**counts, "running": self.running, "waiting": self.waiting}
+
+
+def in_order(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials that count, in the order in which they finished."""
+    counted = (t for t in trials if t.outcome.outcome != "preempted")
+    return sorted(counted, key=lambda t: (t.finished, t.number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tune_vfl.errors import UnknownNameError
@@ -55,8 +55,8 @@ class Sampler(ABC):
     def points(cls, space: Space, budget: int) -> list[dict[str, Any]] | None:
         """Return the fixed list of points of a sampler; None for a sampler without one.
 
-        A search takes published settings first, as with any sampler, then the points of the list in an order that its
-        seed shuffles, and ends when they are used up.
+        A search takes its own and published settings first, as with any sampler, then the points of the list in an
+        order that its seed shuffles, and ends when they are used up.
 
         Args:
             space: what is searched.
@@ -89,14 +89,17 @@ def unknown_sampler(name: str) -> list[str]:
     return []
 
 
-def listed_points(name: str, space: Space, budget: int) -> list[dict[str, Any]] | None:
-    """Return all that a search with a list of points ever tries: published settings, then the list.
+def listed_points(
+    name: str, space: Space, budget: int, first: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]] | None:
+    """Return all that a search with a list of points ever tries: its first settings, then the list.
 
-    The list is the shortest one that makes ``budget`` points together with the published settings, of which some may
+    The list is the shortest one that makes ``budget`` points together with the first settings, of which some may
     stand on it.
 
     Args:
         name: of a sampler.
+        first: the settings that are tried before the list.
         space: what is searched.
         budget: the study's number of trials.
 
@@ -106,13 +109,12 @@ def listed_points(name: str, space: Space, budget: int) -> list[dict[str, Any]] 
     """
     if name not in SAMPLERS:
         return None
-    first = [dict(p.params) for p in space.published]
     every: dict[str, dict[str, Any]] = {}
     for wanted in range(max(1, budget - len(first)), budget + 1):
         listed = SAMPLERS[name].points(space, wanted)
         if listed is None:
             return None
-        every = {point_key(p): p for p in [*first, *map(space.typed, listed)]}
+        every = {point_key(p): dict(p) for p in [*first, *map(space.typed, listed)]}
         if len(every) >= budget:
             break
     return list(every.values())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.reading import StoredStudy
     from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
     from tune_vfl.records.studies import StudyRecord
+    from tune_vfl.spec import StudySpec
 
 
 def ledger_exists(storage: str | None = None) -> bool:
@@ -101,7 +102,7 @@ def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
     """Return whether all studies of a plan exist and are complete, by the plan's number of trials."""
     if not ledger_exists(storage) or not {s.name for s in plan.studies} <= set(study_names(storage)):
         return False
-    return all(_owes_nothing(campaign_record(s.name, storage).studies[0], s.spec.budget.trials) for s in plan.studies)
+    return all(_owes_nothing(campaign_record(s.name, storage).studies[0], s.spec) for s in plan.studies)
 
 
 def refuse_taken_names(plan: PlannedCampaign) -> None:
@@ -116,9 +117,9 @@ def refuse_taken_names(plan: PlannedCampaign) -> None:
         place.read(lambda connection: refuse_taken(connection, plan))
 
 
-def _owes_nothing(record: StudyRecord, trials: int) -> bool:
-    enough = trials <= max(record.spec.budget.trials, len(record.counted))
-    return enough and _complete(record)
+def _owes_nothing(record: StudyRecord, asked: StudySpec) -> bool:
+    enough = asked.budget.trials <= max(record.spec.budget.trials, len(record.counted)) and not record.ended
+    return (enough or record.stood_still(asked.stop.front)) and _complete(record)
 
 
 def _complete(record: StudyRecord) -> bool:

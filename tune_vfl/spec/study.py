@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -125,6 +126,22 @@ class SamplerSpec(ByName, Strict):
     seed: int = Field(0, ge=0)
 
 
+class Stop(Strict):
+    """What ends a search before its budget is used up: ``front`` finished trials in a row have not grown the front."""
+
+    front: int | None = Field(None, ge=1, lt=2**31)
+
+
+def _setting_or_file(value: Any) -> Any:
+    if isinstance(value, str | Mapping):
+        return value
+    raise ValueError("expected a setting such as {scale: 0.01}, or the path of an exported one")
+
+
+Start = Annotated[str | dict[str, Any], BeforeValidator(_setting_or_file)]
+"""A setting by its parameters, or the path of a file that ``tune-vfl export`` wrote."""
+
+
 class Resources(Strict):
     """CPUs and GPUs of one pack, number of concurrent packs (``concurrency``), and number of trials in a pack."""
 
@@ -143,6 +160,9 @@ class StudySpec(Strict):
 
     ``constraints`` are met with ``confidence``, one-sided. ``allocation`` says how a campaign's trials are spread over
     its defenses: ``even`` is to all alike.
+
+    ``start`` are settings of the defense that are tried first, in this order. It may stand in the defense's entry too,
+    beside ``space``, as the defenses of a campaign have parameters of their own.
     """
 
     study: StudyName
@@ -155,6 +175,8 @@ class StudySpec(Strict):
     threat: Threat = Field(default_factory=Threat)
     budget: Budget = Field(default_factory=Budget)
     sampler: SamplerSpec = Field(default_factory=SamplerSpec)
+    start: Listed[Start] = ()
+    stop: Stop = Field(default_factory=Stop)
     resources: Resources = Field(default_factory=Resources)
     constraints: Constraints = Field(default_factory=dict)
     confidence: float = Field(0.9, gt=0.5, lt=1)
@@ -187,7 +209,7 @@ class StudySpec(Strict):
         if not isinstance(raw, Mapping):
             return handler(raw)
         searched: dict[str, Any] = {}
-        rest = gathered(raw)
+        rest = _start_on_top(gathered(raw))
         for part in SEARCHABLE:
             if isinstance(given := rest.get(part), Mapping):
                 searched |= {f"{part}.{k}": to_jsonable_python(v) for k, v in given.items() if isinstance(v, Mapping)}
@@ -211,6 +233,16 @@ class StudySpec(Strict):
         if twice:
             raise ValueError(f"attack listed more than once: {', '.join(twice)}; put its variants into one entry")
         return self
+
+
+def _start_on_top(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a raw spec with the ``start`` of its defense's entry moved to its top."""
+    defense = raw.get("defense")
+    if not isinstance(defense, Mapping) or "start" not in defense:
+        return raw
+    if "start" in raw:
+        raise ValueError("start: stands at the top and in the entry of the defense; give it in one of them")
+    return {**raw, "defense": {k: v for k, v in defense.items() if k != "start"}, "start": defense["start"]}
 
 
 def validated(model: type[S], values: Mapping[str, Any], place: str) -> S:

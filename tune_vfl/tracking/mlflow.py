@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tune_vfl.analysis.hypervolume_history import HypervolumeHistory, in_order
+from tune_vfl.analysis.hypervolume_history import HypervolumeHistory
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.places import resolve_uri
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.studies import StudyRecord, TrialRecord
+from tune_vfl.records.studies import StudyRecord, TrialRecord, in_order
 from tune_vfl.tracking import attached, payload, summary
 from tune_vfl.tracking.payload import RunContent
 from tune_vfl.tracking.refusals import explained
