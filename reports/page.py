@@ -7,6 +7,7 @@ import json
 import re
 import tempfile
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
@@ -247,6 +248,7 @@ def render(
         refreshing=refreshing,
         plotly_file=PLOTLY_FILE,
         refresh=REFRESH_SECONDS if refreshing and left else None,
+        written=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         light=COLORS,
         dark=DARK,
         signs=SIGNS,

@@ -193,7 +193,7 @@ def emit_campaign(summary: Mapping[str, Any]) -> None:
     for study in summary["studies"]:
         counts.update(study["trials"])
     emit(f"campaign {summary['campaign']}: {len(summary['studies'])} studies, {_counts(counts)}")
-    _time_left(summary)
+    _progress(summary)
     for dataset, decision in summary["decisions"].items():
         front = [point for point in summary["front"] if point["dataset"] == dataset]
         emit(f"{dataset}:")
@@ -210,7 +210,10 @@ def _baseline_of(summary: Mapping[str, Any], name: str) -> Mapping[str, Any] | N
     return found
 
 
-def _time_left(summary: Mapping[str, Any]) -> None:
+def _progress(summary: Mapping[str, Any]) -> None:
+    """Print whether it goes on, and when it ends."""
+    if summary.get("state") == "stopped":
+        emit(f"nothing runs it: 'tune-vfl resume {summary.get('campaign') or summary['study']}' goes on")
     if summary.get("eta_seconds") is not None:
         emit(f"about {summary['eta_seconds'] / 60:.1f} minutes left")
     late = summary.get("overdue")
@@ -224,7 +227,7 @@ def _time_left(summary: Mapping[str, Any]) -> None:
 def emit_study(summary: Mapping[str, Any]) -> None:
     """Print a study's summary, front and decision."""
     emit(f"study {summary['study']}: {_counts(summary['trials'])}; hypervolume {cell(summary['hypervolume'])}")
-    _time_left(summary)
+    _progress(summary)
     if summary["front"]:
         front_table(summary["front"], summary.get("baseline"))
     else:

@@ -44,6 +44,7 @@ class RunProgress:
         self.beside: Callable[[], Sequence[str]] = lambda: ["starting workers"]
         self._begun: float | None = None
         self._done_now = 0
+        self._over = False
         self.follow(records)
 
     def follow(self, records: Sequence[StudyRecord]) -> None:
@@ -99,6 +100,11 @@ class RunProgress:
             if self._area > self.hypervolume * (1 + 1e-9):
                 self.hypervolume, self.grew_at = self._area, self.done
 
+    def end(self) -> None:
+        """Note that the search is over or left: from now on nothing of it runs."""
+        self.running, self._over = 0, True
+        self.beside = list
+
     def stopping(self) -> str:
         """Say what a search that asks nothing more keeps, what it waits for, and how to go on."""
         kept = f"stopping: {self.done} of {self.total} trials are kept"
@@ -117,8 +123,10 @@ class RunProgress:
             since = self.done - self.grew_at
             grew = "just now" if since == 0 else f"{since} trials ago"
             said.append(f"hypervolume {self.hypervolume:.4f} (grew {grew}), front {self.front_size}")
-        eta = self.eta_seconds
-        return "; ".join([*said, f"ETA {'?' if math.isinf(eta) else _clock(eta)}"])
+        if not self._over or self.done >= self.total:
+            eta = self.eta_seconds
+            said.append(f"ETA {'?' if math.isinf(eta) else _clock(eta)}")
+        return "; ".join(said)
 
     @property
     def _studies(self) -> str:
@@ -196,6 +204,7 @@ class ProgressReport:
 
     def close(self) -> None:
         """Show how it ended."""
+        self.progress.end()
         if self._bar is not None:
             self._bar.update(self._task, completed=self.progress.done, description=self.progress.line())
             self._bar.stop()

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.database import LedgerStorage
+from tune_vfl.ledger.lease import lease_of
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
@@ -160,9 +161,17 @@ class StoredStudy:
             return PlannedCampaign.of(studies[0])
         return PlannedCampaign(self.name, row.spec, studies, row.skipped, row.trials)
 
+    @property
+    def held(self) -> bool:
+        """Whether a process runs it; without one no trial of it runs, although the ledger has no end of some."""
+        name = self.parts()[0].study.experiment
+        return self.place.read(lambda connection: lease_of(name, connection).stands(self.place.clock(connection)))
+
     def record(self) -> CampaignRecord:
         """Return the current record; one study gives a campaign of one."""
         row, parts = self._row(), tuple(part.record() for part in self.parts())
+        if any(part.running for part in parts) and not self.held:
+            parts = tuple(part.with_trials(()) for part in parts)  # what ran when it was left is asked again
         if row is None:
             return CampaignRecord.of(parts[0])
         return CampaignRecord(
@@ -177,7 +186,7 @@ class StoredStudy:
 
     def overdue(self) -> dict[str, list[int]]:
         """Return the running trials that exceed their timeout, by study; studies without one are left out."""
-        limited = [part for part in self.parts() if part.cell.trial_minutes is not None]
+        limited = [part for part in self.parts() if part.cell.trial_minutes is not None and self.held]
         late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in limited}
         return {name: numbers for name, numbers in late.items() if numbers}
 

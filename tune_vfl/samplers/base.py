@@ -90,7 +90,7 @@ def unknown_sampler(name: str) -> list[str]:
 
 
 def listed_points(
-    name: str, space: Space, budget: int, first: Sequence[Mapping[str, Any]]
+    name: str, space: Space, budget: int, first: Sequence[Mapping[str, Any]] = ()
 ) -> list[dict[str, Any]] | None:
     """Return all that a search with a list of points ever tries: its first settings, then the list.
 

@@ -88,9 +88,11 @@ def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
 
 
 def status_of(found: StoredStudy) -> tuple[dict[str, Any], int]:
-    """Return the summary of a study or a campaign with the remaining time and number of trials."""
-    whole = found.record()
+    """Return the summary of a study or a campaign with its state, and the number of its trials that are owed."""
+    running, whole = found.held, found.record()
+    states = {state_of(study, running=running) for study in whole.studies}
     told, eta, late = summary(whole), eta_seconds(whole.studies), found.overdue()
+    told["state"] = next(state for state in ("running", "stopped", "finished") if state in states)
     if eta is not None:
         told["eta_seconds"] = eta
     if late:
