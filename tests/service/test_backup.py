@@ -37,7 +37,7 @@ def test_a_copy_is_whole_while_its_ledger_is_written(running, tmp_path: Path, ru
     assert [entry.name for entry in file.parent.iterdir()] == ["monday.db"], "nothing stands beside it"
     running.tell(1, Outcome.failed("oom", "full"))
     held = open_study("study", str(file)).record().studies[0]
-    assert (len(held.trials), held.running) == (1, 1), "it is the moment of the copy"
+    assert (len(held.trials), held.running) == (1, 0), "it is the moment of the copy, and nothing runs there"
     assert holders(storage_at(str(file))) == [], "nobody runs it there"
 
 

@@ -1,6 +1,7 @@
 """A search that was left: nothing of it runs any more, and whoever looks is told so, with the line that goes on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.studies import status_of
+from tune_vfl.tracking.payload import NOTE
+from tune_vfl.tracking.summary import summary_content
+from tune_vfl.tracking.whole import Whole
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -87,3 +91,16 @@ def test_the_last_line_of_a_search_that_is_left_promises_nothing(left: Ledger, m
     progress.end()
     assert progress.line().startswith("3/9 trials: 3 ok, 0 running; hypervolume")
     assert "ETA" not in progress.line()
+
+
+def test_the_summary_in_mlflow_says_what_goes_on_and_what_has_ended(left: Ledger) -> None:
+    def note(**fields: Any) -> str:
+        record = open_study("study").record()
+        return summary_content(Whole(replace(record, studies=(replace(record.studies[0], **fields),)))).tags[NOTE]
+
+    goes_on, over = "`tune-vfl resume study` goes on.", "The search has ended: the front has not grown for 3 trials"
+    assert goes_on in note()
+    assert over not in note()
+    ended = note(waiting=0, ended="the front has not grown for 3 trials")
+    assert over in ended
+    assert goes_on not in ended

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tune_vfl.analysis import formatting
+from tune_vfl.analysis.alternatives import ended
 from tune_vfl.tracking.payload import (
     CAMPAIGN_PARETO,
     CONFIRMED,
@@ -103,6 +104,8 @@ def _note(whole: Whole) -> str:
     lines = [
         *(_lone(campaign.studies[0]) if campaign.lone else _table(whole)),
         *fronts,
+        *ended(campaign.studies),
+        *([f"Where nothing runs it, `tune-vfl resume {campaign.name}` goes on."] if campaign.owed else []),
         "",
         "Paste one of these into the search field of the runs table:",
         "",
