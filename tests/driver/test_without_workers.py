@@ -317,8 +317,9 @@ def test_what_was_running_at_a_kill_is_asked_again(workers: Workers, capfd: Any)
     workers.after = after
     with pytest.raises(SystemExit):
         run_campaign(plan, work=TrainableSpec(SimulatedTrainable, OPTIONS), progress=False)
-    flying = sum(part.running for part in record().studies)
+    flying = sum(part.record().running for part in open_study("c").parts())
     assert flying > 0
+    assert sum(part.running for part in record().studies) == 0, "nobody runs it any more"
     workers.after = lambda _searcher: None
     found = go(spec={"trials": 6, "resources": {"pack": 2}})
     assert f"c: {flying} trials were running when the search was last stopped; they are asked again" in (

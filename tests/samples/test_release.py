@@ -44,7 +44,11 @@ def measured(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """Every number that trainings gave, and whose it is, by its place in an answer."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key in MEASURED:
+            if key == "trials" and isinstance(inner, dict) and "running" in inner:
+                # 0.1.0 called those of a search that was left running, which now are still to be started.
+                rest = {kind: count for kind, count in inner.items() if kind not in ("running", "waiting")}
+                yield f"{place}.{key}", {**rest, "owed": inner["running"] + inner["waiting"]}
+            elif key in MEASURED:
                 yield f"{place}.{key}", inner
             else:
                 yield from measured(inner, f"{place}.{key}")
