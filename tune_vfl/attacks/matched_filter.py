@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -12,6 +13,7 @@ from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, 
 from tune_vfl.attacks.parts.behind_parts import behind_parts
 from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
+from tune_vfl.attacks.parts.half_means import half_means
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
 from tune_vfl.attacks.parts.templates import Templates
 from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
@@ -104,34 +106,49 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         ledger = None
         if mechanism.unsent and visits.times == tuple(range(len(visits.times))):
             ledger = UnsentSums(visits, rows, view.num_classes)
-        found = self._fitted(templates, ledger, own, own.beside(*_spans(received)), trust)
+        means = half_means(visits) if view.num_classes == 2 else {}
+        halves = {name: Templates(VisitsByStep.of(mean, rows), 2) for name, mean in means.items()}
+        with_means = own.beside(*_spans(received))
+        found = self._fitted(templates, halves, ledger, own=own, with_means=with_means, trust=trust)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
             parts = behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)
-            found = {**found, self.choice: trust.balanced(found[self.choice] + parts), "parts": parts}
+            with_parts = trust.balanced(found[self.choice] + parts)
+            found["parts"], found[self.choice] = parts, trust.balanced(trust.joined([found[self.choice], with_parts]))
         return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
 
     def _fitted(
         self,
         templates: Templates,
+        halves: Mapping[str, Templates],
         ledger: UnsentSums | None,
+        *,
         own: ColumnRegression,
         with_means: ColumnRegression,
         trust: Trust,
     ) -> dict[str, Tensor]:
         """Return logits ``(T, n, K)`` of the filter, by a ledger, of regressions on mean gradients too, and the best.
 
-        A regression finds classes that a template cannot tell, such as those whose gradients lie in several places.
+        Of two classes the means over both halves of the training give answers of their own; where known rows are
+        likelier by one of these than by the known rows' own templates, the filter starts from it. A regression finds
+        classes that a template cannot tell, such as those whose gradients lie in several places.
         """
         start = trust.by_known(own)
         few = (torch.arange(start.shape[1]) < trust.labels.shape[-1]).float().expand(start.shape[:2])
         sure = trust.pinned(torch.zeros_like(start))
         sure = sure if trust.swaps is None else sure @ trust.swaps
-        first = trust.chosen(templates.evidence(sure, few), [start], FAINT)
-        found = {"filter": self._in_turn(templates.evidence, first, start, own, trust)}
+        rounds = -(-2 * self.params.rounds // 3) if halves else self.params.rounds  # what starts better needs fewer
+        turns = partial(self._in_turn, start=start, own=own, trust=trust, rounds=rounds)
+        found = {}
+        for name, half in halves.items():
+            found[name] = turns(half.evidence, trust.chosen(half.evidence(sure, few), [start], FAINT))
+        of_halves = list(found.values())
+        by_few = trust.chosen(templates.evidence(sure, few), [start], FAINT)
+        first = trust.likeliest_start([by_few, *((torch.zeros_like(start), logits) for logits in of_halves)])
+        found["filter"] = turns(templates.evidence, first)
         best = found["filter"]
         if ledger is not None:
-            found["ledger"] = self._in_turn(ledger.evidence, first, start, own, trust)
+            found["ledger"] = turns(ledger.evidence, first)
             best = trust.likelier(best, found["ledger"])
         found["with_means"] = trust.balanced(best + trust.balanced(trust.by_known(with_means)))
         first_taught = taught = trust.likelier(best, found["with_means"])
@@ -139,22 +156,24 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             scores = with_means.by_all(trust.pinned(taught.exp()))
             taught = trust.likeliest([trust.balanced(logits) for logits in trust.sharpened(scores)])
         found["taught"], found["with_taught"] = taught, trust.balanced(first_taught + taught)
-        several = [best, *(found[name] for name in ("with_means", "taught", "with_taught"))]
+        several = [best, *of_halves, *(found[name] for name in ("with_means", "taught", "with_taught"))]
         return {self.choice: trust.balanced(trust.joined(several)), **found}
 
     def _in_turn(
         self,
         evidence: Callable[[Tensor], Sequence[Tensor]],
         first: tuple[Tensor, Tensor],
+        *,
         start: Tensor,
         own: ColumnRegression,
         trust: Trust,
+        rounds: int,
     ) -> Tensor:
         """Return the mean of the logits of all rounds: fits that wander between answers are surer together."""
         said, gate = first
         logits = trust.balanced(trust.of_true(said) + gate)
         moving, total = torch.ones(len(logits), 1, 1, dtype=torch.bool), torch.zeros_like(logits)
-        for _ in range(self.params.rounds):
+        for _ in range(rounds):
             if moving.any():
                 likelihoods = evidence(trust.taught(said, gate))
                 gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
@@ -163,7 +182,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
                 moved = (logits.exp() - before.exp()).abs().sum(-1, keepdim=True).mean(1, keepdim=True) / 2
                 moving = moving & (moved > STILL)
             total = total + logits
-        return trust.balanced(total / self.params.rounds)
+        return trust.balanced(total / rounds)
 
 
 def _spans(received: Tensor) -> list[Tensor]:

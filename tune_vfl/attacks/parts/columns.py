@@ -58,7 +58,7 @@ def ranked(rows: Tensor) -> Tensor:
 _SHRUNK = 0.05
 
 
-def shrunk(covariance: Tensor) -> Tensor:
-    """Draw a covariance ``(..., d, d)`` towards a multiple of the identity with its trace."""
+def shrunk(covariance: Tensor, share: float = _SHRUNK) -> Tensor:
+    """Draw a covariance ``(..., d, d)`` by a share towards a multiple of the identity with its trace."""
     mean = covariance.diagonal(dim1=-1, dim2=-2).mean(-1)[..., None, None].clamp(min=1e-12)
-    return (1 - _SHRUNK) * covariance + _SHRUNK * mean * torch.eye(covariance.shape[-1], dtype=covariance.dtype)
+    return (1 - share) * covariance + share * mean * torch.eye(covariance.shape[-1], dtype=covariance.dtype)

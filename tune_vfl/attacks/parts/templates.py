@@ -20,6 +20,8 @@ SMOOTH, RIDGE, RIDGE_OF_REST = 0.1, 1e-3, 1e-6
 """Penalties on the difference of neighboring knots, on templates and on the rest, in units of a class's weight."""
 MIXED = 0.2
 """Share of the shape of both classes' noise in that of either."""
+EVEN = 1e-3
+"""Share of noise of one size in such a shape: what is narrow in most directions may tell the classes by these alone."""
 QUIET = 0.03
 """The least noise of a step, in units of the gradients' mean square: where nearly nothing is sent rounding is left."""
 
@@ -157,7 +159,7 @@ class Templates:
         mean = first / count
         own = product / count.unsqueeze(-1) - mean.unsqueeze(-1) * mean.unsqueeze(-2)
         common = (own * count.unsqueeze(-1)).sum(0) / count.sum(0).unsqueeze(-1)
-        shape = shrunk(((1 - MIXED) * own + MIXED * common + 1e-6 * eye).double())
+        shape = shrunk(((1 - MIXED) * own + MIXED * common + 1e-6 * eye).double(), EVEN)
         width = own.diagonal(dim1=-1, dim2=-2).mean(-1)
         silent = ((width < QUIET) & (count.squeeze(-1) > 1)).movedim(1, 0).flatten(1).any(-1)
         size = torch.logdet(shape).float()

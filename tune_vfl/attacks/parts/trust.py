@@ -121,6 +121,16 @@ class Trust:
         losses = torch.stack([_loss(self._of_known(logits), self.labels) for logits in several], -1)
         return torch.stack(list(several), 1)[torch.arange(len(losses)), losses.argmin(-1)]
 
+    def likeliest_start(self, starts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Return that pair of evidence and model of the own columns by which known rows are likeliest.
+
+        Both are as :meth:`chosen` returns them. Each pair counts at the power that suits it best.
+        """
+        every = [self.balanced(self.of_true(said) + gate) for said, gate in starts]
+        best = torch.stack([self._losses(logits).amin(0) for logits in every], -1).argmin(-1)
+        said, gate = (torch.stack(part, 1)[torch.arange(len(best)), best] for part in zip(*starts, strict=True))
+        return said, gate
+
     def likelier(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the first of two logits ``(T, n, K)``, or the second where known rows are likelier by it.
 
