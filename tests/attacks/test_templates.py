@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from tests.helpers.visits import visits_of
 from tune_vfl.attacks.parts.columns import shrunk
-from tune_vfl.attacks.parts.templates import KNOTS, MIXED, QUIET, RIDGE, RIDGE_OF_REST, SMOOTH, Templates, hats
+from tune_vfl.attacks.parts.templates import EVEN, KNOTS, MIXED, QUIET, RIDGE, RIDGE_OF_REST, SMOOTH, Templates, hats
 from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
 from tune_vfl.metrics.leakage import leak_auc
 
@@ -129,7 +129,7 @@ class Twin:
                 shapes.append(second - means[k][:, :, None] * means[k][:, None])
             common = sum(n[:, None, None] * s for n, s in zip(counts, shapes, strict=True)) / sum(counts)[:, None, None]
             for k in range(2):
-                shape = shrunk((1 - MIXED) * shapes[k] + MIXED * common + 1e-6 * torch.eye(rest.shape[-1]))
+                shape = shrunk((1 - MIXED) * shapes[k] + MIXED * common + 1e-6 * torch.eye(rest.shape[-1]), EVEN)
                 at = self.hats[self.step[mine]]
                 inverse = torch.einsum("va,ade->vde", at, torch.linalg.inv(shape))
                 apart = rest[mine] - at @ means[k]
