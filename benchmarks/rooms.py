@@ -72,6 +72,7 @@ ROOMS = {
         (
             "tune_vfl/attacks/matched_filter.py",
             "tune_vfl/attacks/parts/behind_parts.py",
+            "tune_vfl/attacks/parts/half_means.py",
             "tune_vfl/attacks/parts/own_columns.py",
             "tune_vfl/attacks/parts/templates.py",
             "tune_vfl/attacks/parts/trust.py",
@@ -84,6 +85,7 @@ ROOMS = {
         ),
         {
             "attacks/test_behind_mechanisms.py": "",
+            "attacks/test_half_means.py": "",
             "attacks/test_matched_filter.py": "",
             "attacks/test_own_columns.py": "",
             "attacks/test_t*.py": "",
