@@ -139,9 +139,10 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         sure = sure if trust.swaps is None else sure @ trust.swaps
         rounds = -(-2 * self.params.rounds // 3) if halves else self.params.rounds  # what starts better needs fewer
         turns = partial(self._in_turn, start=start, own=own, trust=trust, rounds=rounds)
-        found = {}
-        for name, half in halves.items():
-            found[name] = turns(half.evidence, trust.chosen(half.evidence(sure, few), [start], FAINT))
+        found = {
+            name: turns(half.evidence, trust.chosen(half.evidence(sure, few), [start], FAINT))
+            for name, half in halves.items()
+        }
         of_halves = list(found.values())
         by_few = trust.chosen(templates.evidence(sure, few), [start], FAINT)
         first = trust.likeliest_start([by_few, *((torch.zeros_like(start), logits) for logits in of_halves)])

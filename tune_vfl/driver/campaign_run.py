@@ -13,7 +13,7 @@ from tune_vfl.driver.progress import ProgressReport
 from tune_vfl.driver.reference_scores import ReferenceScores, alike
 from tune_vfl.driver.sinks import Dispatcher, Sink, SinkObserver
 from tune_vfl.driver.source import SearchJobs
-from tune_vfl.driver.study_run import Observer, StudyRun
+from tune_vfl.driver.study_run import SearchObserver, StudyRun
 from tune_vfl.driver.undefended import shared
 from tune_vfl.errors import TuneVflError
 from tune_vfl.evaluation.code import code_of
@@ -241,7 +241,7 @@ class _Run:
 
     def _source(self, dispatcher: Dispatcher, most: int, deadline: float | None) -> SearchJobs:
         """Return the source of jobs, of which at most ``most`` run at once."""
-        observers: tuple[Observer, ...] = (
+        observers: tuple[SearchObserver, ...] = (
             SinkObserver(self._ledgers, dispatcher),
             *([self._report] if self._report else []),
         )

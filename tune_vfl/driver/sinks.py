@@ -144,7 +144,7 @@ class Dispatcher:
 
 
 class SinkObserver:
-    """An observer of a search that passes its events to sinks, see :class:`tune_vfl.driver.study_run.Observer`.
+    """An observer of a search that passes its events to sinks, see :class:`tune_vfl.driver.study_run.SearchObserver`.
 
     Args:
         ledgers: of the studies.

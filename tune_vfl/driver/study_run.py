@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tune_vfl.records.studies import TrialRecord
 
 
-class Observer(Protocol):
+class SearchObserver(Protocol):
     """Follows a search; called in the driver's own thread, must be quick."""
 
     def on_ask(self, study: str, count: int) -> None:
@@ -49,7 +49,9 @@ class StudyRun:
         ended: the study's ``stop`` lets nothing more start.
     """
 
-    def __init__(self, ledger: Ledger, pack: int, observers: Sequence[Observer] = (), blind_pack: int = 1) -> None:
+    def __init__(
+        self, ledger: Ledger, pack: int, observers: Sequence[SearchObserver] = (), blind_pack: int = 1
+    ) -> None:
         record = ledger.record()
         self.name = ledger.study.name
         self.taken, self._pending = len(record.counted) + record.running, record.waiting
@@ -88,7 +90,7 @@ class StudyRun:
         outcomes = {number: read_outcome(raw) for number, raw in zip(job.settings, answers, strict=True)}
         for record in self._ledger.tell_together(outcomes):
             self._learn(record)
-        self._look()
+        self._see_the_end()
 
     def lose(self, job: Job, cause: Cause, /) -> None:
         """Store that the worker of a pack failed; its trials are asked again, or end.
@@ -102,9 +104,9 @@ class StudyRun:
             outcome = loss.outcome(1 + self._ledger.losses_before(number, loss.counts_as))
             lost = None if outcome.outcome == "timeout" else loss.counts_as
             self._learn(self._ledger.tell(number, outcome, lost))
-        self._look()
+        self._see_the_end()
 
-    def _look(self) -> None:
+    def _see_the_end(self) -> None:
         """Ask the ledger whether the study has come to its end, as another process would."""
         if self._ledger.spec.stop.front is not None:
             self.ended = bool(self._ledger.record().ended)

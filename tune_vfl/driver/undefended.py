@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tune_vfl.driver.side_measurements import SideMeasurement
-from tune_vfl.driver.study_run import Observer
+from tune_vfl.driver.study_run import SearchObserver
 from tune_vfl.evaluation.references import without_defense
 from tune_vfl.execution.jobs import Job
 from tune_vfl.ledger.ledger import Ledger
@@ -37,7 +37,7 @@ class Undefended(SideMeasurement):
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
         super().__init__()
         self._ledgers = ledgers
-        self.observers: Sequence[Observer] = ()
+        self.observers: Sequence[SearchObserver] = ()
         self.cell = undefended(ledgers[0].cell)
         known = next((b for one in ledgers if _stands(b := one.baseline)), None)
         if known is not None:

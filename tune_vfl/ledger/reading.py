@@ -186,7 +186,9 @@ class StoredStudy:
 
     def overdue(self) -> dict[str, list[int]]:
         """Return the running trials that exceed their timeout, by study; studies without one are left out."""
-        limited = [part for part in self.parts() if part.cell.trial_minutes is not None and self.held]
+        limited = [part for part in self.parts() if part.cell.trial_minutes is not None]
+        if not (limited and self.held):
+            return {}
         late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in limited}
         return {name: numbers for name, numbers in late.items() if numbers}
 

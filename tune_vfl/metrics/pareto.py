@@ -151,7 +151,6 @@ class GrowingFront:
 
     Args:
         reference: as for :func:`hypervolume`.
-
     """
 
     def __init__(self, reference: Sequence[float]) -> None:

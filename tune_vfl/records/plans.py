@@ -62,9 +62,10 @@ class PlannedStudy:
     def first(self) -> list[dict[str, Any]]:
         """The settings that are tried before the sampler asks: the spec's own, then published ones, each once."""
         own = [dict(point) for point in self.spec.start if not isinstance(point, str)]
-        every = [*own, *(dict(published.params) for published in self.space.published)]
-        places = [point_key(point) for point in every]
-        return [point for place, point in enumerate(every) if places.index(places[place]) == place]
+        points: dict[str, dict[str, Any]] = {}
+        for point in (*own, *(dict(published.params) for published in self.space.published)):
+            points.setdefault(point_key(point), point)
+        return list(points.values())
 
     def changed(self, *, trials: int | None = None, name: str | None = None) -> PlannedStudy:
         """Return the plan with another budget of finished trials or another name.

@@ -127,7 +127,7 @@ class SamplerSpec(ByName, Strict):
 
 
 class Stop(Strict):
-    """What ends a search before its budget is used up: ``front`` finished trials in a row have not grown the front."""
+    """Conditions that end a search early; ``front`` is a number of trials in a row that have not grown the front."""
 
     front: int | None = Field(None, ge=1, lt=2**31)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tune_vfl.protocol.visits import Visits
 
-BEFORE_LATE = (0.0, 0.5)
+HALF_TIMES = (0.0, 0.5)
 """Times of the halves, at which templates are free of each other."""
 WITHIN = 0.7
 """Share of the entries of an epoch and a column that is not clipped."""
@@ -35,7 +35,7 @@ def _of(visits: Visits, received: Tensor) -> Visits:
     size = means.square().mean((2, 3), keepdim=True).sqrt().clamp(min=1e-30)
     members, _, rows, _ = means.shape
     places = torch.arange(rows).expand(members, 2, rows)
-    return Visits(_halves(visits.sent), means / size, places, BEFORE_LATE, rows)
+    return Visits(_halves(visits.sent), means / size, places, HALF_TIMES, rows)
 
 
 def _halves(by_epoch: Tensor) -> Tensor:
