@@ -40,7 +40,7 @@ class MatchedFilterParams(Strict):
     """Parameters of :class:`MatchedFilter`."""
 
     aux_per_class: int | None = Field(None, ge=1, description="labeled rows a class; none: the data set's recipe")
-    rounds: int = Field(18, ge=1, description="most rounds of fitting labels and models in turn, while labels move")
+    rounds: int = Field(8, ge=1, description="most rounds of fitting labels and models in turn, while labels move")
     rows: int = Field(20_000, ge=10, description="rows that are fitted and scored, drawn at random; at most all")
 
 
@@ -112,7 +112,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         found = self._fitted(templates, halves, ledger, own=own, with_means=with_means, trust=trust)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
-            parts = behind_parts(mechanism.parts, received, added, own, trust, rounds=self.params.rounds)
+            parts = behind_parts(mechanism.parts, received, added, own, trust)
             with_parts = trust.balanced(found[self.choice] + parts)
             found["parts"], found[self.choice] = parts, trust.balanced(trust.joined([found[self.choice], with_parts]))
         return {name: _answer(logits, rows, labels.shape[-1], view.lead) for name, logits in found.items()}
@@ -137,8 +137,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         few = (torch.arange(start.shape[1]) < trust.labels.shape[-1]).float().expand(start.shape[:2])
         sure = trust.pinned(torch.zeros_like(start))
         sure = sure if trust.swaps is None else sure @ trust.swaps
-        rounds = -(-2 * self.params.rounds // 3) if halves else self.params.rounds  # what starts better needs fewer
-        turns = partial(self._in_turn, start=start, own=own, trust=trust, rounds=rounds)
+        turns = partial(self._in_turn, start=start, own=own, trust=trust)
         found = {
             name: turns(half.evidence, trust.chosen(half.evidence(sure, few), [start], FAINT))
             for name, half in halves.items()
@@ -168,13 +167,13 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         start: Tensor,
         own: ColumnRegression,
         trust: Trust,
-        rounds: int,
     ) -> Tensor:
-        """Return the mean of the logits of all rounds: fits that wander between answers are surer together."""
+        """Return the mean of the logits of the later half of rounds: fits that wander are surer together."""
         said, gate = first
         logits = trust.balanced(trust.of_true(said) + gate)
         moving, total = torch.ones(len(logits), 1, 1, dtype=torch.bool), torch.zeros_like(logits)
-        for _ in range(rounds):
+        early = self.params.rounds // 2
+        for turn in range(self.params.rounds):
             if moving.any():
                 likelihoods = evidence(trust.taught(said, gate))
                 gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
@@ -182,8 +181,9 @@ class MatchedFilter(Attack[MatchedFilterParams]):
                 before, logits = logits, trust.balanced(trust.of_true(said) + gate)
                 moved = (logits.exp() - before.exp()).abs().sum(-1, keepdim=True).mean(1, keepdim=True) / 2
                 moving = moving & (moved > STILL)
-            total = total + logits
-        return trust.balanced(total / rounds)
+            if turn >= early:
+                total = total + logits
+        return trust.balanced(total / (self.params.rounds - early))
 
 
 def _spans(received: Tensor) -> list[Tensor]:

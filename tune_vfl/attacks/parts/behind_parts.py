@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 SPANS = 10
 """Parts of the training over which visits are added up."""
+ROUNDS = 18
+"""How often parts and directions are fitted in turn: the first fit knows no class, only the odds of the parts."""
 _RAREST = 1e-9
 
 
-def behind_parts(
-    parts: ClassParts, received: Tensor, added: Tensor, own: ColumnRegression, trust: Trust, *, rounds: int
-) -> Tensor:
+def behind_parts(parts: ClassParts, received: Tensor, added: Tensor, own: ColumnRegression, trust: Trust) -> Tensor:
     """Return logits ``(T, n, K)`` of the classes behind their parts, by the attacker's own random numbers.
 
     Args:
@@ -37,10 +37,9 @@ def behind_parts(
         added: ``(T, n, c)`` the attacker's columns with random numbers.
         own: a regression on the own columns.
         trust: class shares and known rows.
-        rounds: how often parts and directions are fitted in turn.
     """
     rows = FoldedRows(torch.arange(received.shape[2]).expand(len(received), -1))
-    return _Parts.of(parts, received, added, rows).fitted(own, trust, rounds)
+    return _Parts.of(parts, received, added, rows).fitted(own, trust)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,18 +77,17 @@ class _Parts:
         values = torch.where(finite, parts.values - mean, 0.0)
         return cls(rows.fold(summed), values[:, None, ..., None].float(), odds, rows)
 
-    def fitted(self, own: ColumnRegression, trust: Trust, rounds: int) -> Tensor:
+    def fitted(self, own: ColumnRegression, trust: Trust) -> Tensor:
         """Return logits ``(T, n, K)``; gradients need no label for it, known ones say what the own columns hold.
 
         Args:
             own: a regression on the own columns.
             trust: class shares and known rows.
-            rounds: how often parts and direction are fitted in turn.
         """
         logits = trust.prior.expand(-1, self.rows.order.shape[-1], -1)
         start = trust.by_known(own)
         evidence = torch.zeros_like(self.odds)
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             within = (self.odds + evidence).softmax(-2)  # (T, F, K, m, n)
             shares = self.rows.fold(logits.exp())  # (T, F, K, n)
             evidence = self._evidence(shares.unsqueeze(3) * within)
