@@ -26,7 +26,6 @@ class Trained(NamedTuple):
         variance: of the utility over other test rows.
         notes: the defense's notes on it.
         logged: columns of the defense's own numbers.
-        seconds: wall seconds of the whole pack by stage.
     """
 
     lost: list[bool]
@@ -34,7 +33,6 @@ class Trained(NamedTuple):
     variance: list[float]
     notes: list[list[str]]
     logged: Numbers
-    seconds: Mapping[str, float]
 
 
 def joined(parts: Sequence[Table]) -> Table:
@@ -65,8 +63,12 @@ def write_training(table: Table, trained: Trained) -> None:
     table["utility_variance",] = [math.nan if g else v for g, v in zip(gone, trained.variance, strict=True)]
     table["notes",] = trained.notes
     put(table, ("logged",), trained.logged)
-    # The pack's seconds, of which each member gets an equal share.
-    put(table, ("seconds",), {stage: [spent / len(gone)] * len(gone) for stage, spent in trained.seconds.items()})
+
+
+def write_seconds(table: Table, spent: Mapping[str, float]) -> None:
+    """Write the wall seconds of a whole pack by stage, of which each member gets an equal share."""
+    members = len(table["lost",])
+    put(table, ("seconds",), {stage: [seconds / members] * members for stage, seconds in spent.items()})
 
 
 def below(table: Table, *prefix: str) -> dict[str, list[Any]]:

@@ -87,7 +87,21 @@ class Rounds:
             yield self.rounds
             if not bool(torch.isfinite(self.server.shared).all(-1).any()):
                 break
-        self._settle()
+        self.settle()
+
+    def apart(self) -> Iterator[None]:
+        """Train every client without a server, step by step, as often as a client of the federation trains.
+
+        A client makes as many passes over its rows, or single steps, as in the federation: where each round has a share
+        of the clients, it trains in that share of the rounds, at the learning rates of these.
+        """
+        federation = self._federation
+        for cohort in self.cohorts:
+            cohort.network.train()
+            for number in federation.rounds_of_a_client(federation.rounds or 1):
+                for epoch in range(federation.passes(number), federation.passes(number + 1)):
+                    yield from cohort.loop.epoch_steps(epoch, federation.local_steps)
+        self.settle()
 
     def _taking(self) -> Tensor:
         """Draw the participants of a round: ``(members, clients)`` bool."""
@@ -131,7 +145,8 @@ class Rounds:
         for cohort in self.cohorts:
             cohort.take(self.server.shared, self._statistics, self._hidden)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """End the training: mark members of which a client has diverged."""
         lost = ~torch.isfinite(self.server.shared).all(-1)
         for cohort in self.cohorts:
             cohort.loop.settle()

@@ -1,0 +1,153 @@
+"""The vertical federation: parties hold different columns of the same rows, one of them the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from tune_vfl.attacks.base import Attack
+from tune_vfl.data.base import Dataset, Split
+from tune_vfl.defenses.base import Defense
+from tune_vfl.evaluation.federations.base import FederatedTraining, federation
+from tune_vfl.evaluation.grants.base import keepers_for, view_of
+from tune_vfl.evaluation.row_variance import variances_of
+from tune_vfl.evaluation.run import Run
+from tune_vfl.evaluation.table import Trained, write_training
+from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import (
+    build_defense,
+    build_network,
+    extended,
+    set_up,
+    split_of,
+    utilities_of,
+)
+from tune_vfl.protocol.hooks import Hooks
+from tune_vfl.protocol.loop import SplitTraining, overriding
+from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.seeds import Streams
+from tune_vfl.spec import Strict
+
+_ROWS_AT_ONCE = 4096
+
+
+@federation("vertical")
+class Vertical(FederatedTraining):
+    """One split network of all parties, trained batch by batch."""
+
+    def __init__(
+        self,
+        task: Task,
+        params: Sequence[Strict],
+        pack: Pack,
+        attacks: Sequence[Attack[Strict]] = (),
+        *,
+        hooks: Sequence[Hooks] = (),
+        device: str = "cpu",
+    ) -> None:
+        recipe, widened = task.cell.training, sum(a.widens for a in attacks)
+        self.defense = build_defense(task, params, pack, widened=widened)
+        rows = extended(split_of(task, pack), self.defense, pack)
+        network = build_network(task, rows, pack, Streams(pack.member_seeds), widened=widened).to(device)
+        self._split = rows.to(device)
+        set_up(self.defense, network, self._split, pack)
+        before = Run(task, pack, rows, network)
+        acting = [hook for a in attacks if a.capabilities.acts for hook in a.hooks(recipe, view_of(a, before))]
+        count = rows.y_train.shape[-1]
+        self._run = replace(before, keepers={kind: kind(attacks, recipe, count) for kind in keepers_for(attacks)})
+        all_hooks = [self.defense, *acting, *hooks, *self._run.keepers.values()]
+        self.loop = SplitTraining(network, Rows(self._split, pack), recipe, all_hooks, pack.lead)
+        for keeper in self._run.keepers.values():
+            keeper.begin(self.loop)
+        self.per_epoch = -(-count // recipe.batch_size)
+        self.total = recipe.epochs * self.per_epoch
+
+    @classmethod
+    def cut(cls, task: Task, pack: Pack) -> Split:
+        """Return the rows of all parties."""
+        return split_of(task, pack)
+
+    @classmethod
+    def of_one(cls, dataset: Dataset) -> Dataset | None:
+        """Return the label party's own columns, which need no join with others; None where it has labels only."""
+        return None if dataset.active is None else replace(dataset, passive=(dataset.active,), active=None)
+
+    def steps(self, *, deadline: float | None = None) -> Iterator[None]:
+        """Train batch by batch; the deadline is looked at once an epoch."""
+        return self.loop.steps(deadline=deadline)
+
+    def utilities(self) -> list[float]:
+        """Return the utility of each member on the test rows; NaN for scores that are not finite."""
+        training = self.loop.network.training
+        self.loop.network.eval()
+        scores = scores_on_test_rows(self.loop, self.defense, self._split, self._run.pack).cpu()
+        self.loop.network.train(training)
+        return _utilities(self._run, scores, self._run.y_test)
+
+    def finish(self) -> Run:
+        """Return the finished training."""
+        before, loop = self._run, self.loop
+        scores = scores_on_test_rows(loop, self.defense, self._split, before.pack).cpu()
+        on_training = None
+        if before.task.asks_training_rows:
+            on_training = scores_on_training_rows(loop, self.defense, self._split, before.pack).cpu()
+        for (
+            keeper
+        ) in before.keepers.values():  # after everything else that draws noise: asking for it must move nothing
+            keeper.end(loop)
+        run = replace(before, network=loop.network.cpu())
+        fill(run, self.defense, scores, loop.diverged.cpu())
+        if on_training is not None:
+            run.table["training_rows", "utility"] = _utilities(run, on_training, run.y_train)
+        return run
+
+
+def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor) -> None:
+    """Write a training's results into its table, one row per member.
+
+    Args:
+        run: the training.
+        defense: as it ended.
+        scores: ``(*trials, n_test, K)`` class scores of the test rows, on the CPU.
+        diverged: ``(*trials,)`` bool.
+    """
+    by_member = scores.reshape(-1, *scores.shape[-2:])
+    # Weights may end finite and yet too large for the logits to be: that is a lost training, not a failed evaluation.
+    gone = (diverged.reshape(-1) | ~torch.isfinite(by_member).all(-1).all(-1)).tolist()
+    variances = variances_of(run.task.cell.metric, by_member, run.y_test.reshape(len(by_member), -1))
+    notes = [defense.notes(member) for member in range(len(gone))]
+    logged = {name: [float(x) for x in values] for name, values in defense.logged().items()}
+    write_training(run.table, Trained(gone, _utilities(run, scores, run.y_test), variances, notes, logged))
+
+
+def _utilities(run: Run, scores: Tensor, labels: Tensor) -> list[float]:
+    """Return each member's utility of ``(*trials, n, K)`` class scores on the CPU, for labels ``(*trials, n)``."""
+    by_member = scores.reshape(-1, *scores.shape[-2:])
+    return utilities_of(run.task.cell.metric, by_member, labels.reshape(len(by_member), -1))
+
+
+@torch.no_grad()
+def scores_on_test_rows(loop: SplitTraining, defense: Defense, split: Split, pack: Pack) -> Tensor:
+    """Return the class scores ``(*trials, n_test, K)`` of the test rows, sent as in training (H3) and decoded (H10)."""
+    return _scores(loop, defense, [pack.spread(x) for x in split.features("test")])
+
+
+@torch.no_grad()
+def scores_on_training_rows(loop: SplitTraining, defense: Defense, split: Split, pack: Pack) -> Tensor:
+    """Return the class scores ``(*trials, N, K)`` of the unchanged training rows, a few thousand at a time."""
+    axis = len(loop.lead)
+    parts = zip(*(torch.split(pack.spread(x), _ROWS_AT_ONCE, axis) for x in split.features("train")), strict=True)
+    return torch.cat([_scores(loop, defense, list(part)) for part in parts], axis)
+
+
+def _scores(loop: SplitTraining, defense: Defense, features: list[Tensor]) -> Tensor:
+    network = loop.network
+    parties = len(network.bottoms)
+    embeddings = [bottom(x) for bottom, x in zip(network.bottoms, features[:parties], strict=True)]
+    for send in overriding(loop.hooks, "send_embedding"):
+        embeddings = [send(e, party=party) for party, e in enumerate(embeddings)]
+    own = [network.own_bottom(x) for x in features[parties:]] if network.own_bottom is not None else []
+    return defense.decode_rows(network.head(network.join([*embeddings, *own])), features)
