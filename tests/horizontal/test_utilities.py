@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.helpers.federations import begun, task_of
-from tune_vfl.evaluation import federated
 from tune_vfl.evaluation.alone import alone
 from tune_vfl.evaluation.clients import utilities_by_client
+from tune_vfl.evaluation.federations import horizontal
 from tune_vfl.evaluation.table import below
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.members import Pack
@@ -22,7 +22,7 @@ VARIANCES = torch.tensor([[1e-4, 2e-4, 6e-4], [3e-4, 3e-4, 3e-4]])
 
 def test_utility_and_its_variance_are_means_over_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the server averages is the same everywhere: only what clients keep makes the means differ from the first."""
-    monkeypatch.setattr(federated, "utilities_by_client", lambda *_: (BY_CLIENT, VARIANCES))
+    monkeypatch.setattr(horizontal, "utilities_by_client", lambda *_: (BY_CLIENT, VARIANCES))
     table = train_pack(task_of(**HOW), [Strict()], Pack((0, 1), 1)).table
     assert table["utility",] == pytest.approx([0.6, 0.7])
     assert table["utility_variance",] == pytest.approx([3e-4, 3e-4])
@@ -34,7 +34,7 @@ def test_utility_and_its_variance_are_means_over_clients(monkeypatch: pytest.Mon
 def test_a_member_is_lost_with_any_of_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = BY_CLIENT.clone()
     broken[1, 2] = math.nan
-    monkeypatch.setattr(federated, "utilities_by_client", lambda *_: (broken, VARIANCES))
+    monkeypatch.setattr(horizontal, "utilities_by_client", lambda *_: (broken, VARIANCES))
     table = train_pack(task_of(**HOW), [Strict()], Pack((0, 1), 1)).table
     assert table["lost",] == ["", "training"]
     assert table["utility",] == pytest.approx([0.6, math.nan], nan_ok=True)

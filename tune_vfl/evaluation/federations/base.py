@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tune_vfl.attacks.base import Attack
@@ -21,39 +22,37 @@ from tune_vfl.registry import Registry
 from tune_vfl.spec import Federation, Named, Strict, StudySpec, Training
 
 
+@dataclass(eq=False)
 class FederatedTraining(ABC):
     """A training of all participants of a federation, ready for its first step; the class plans such trainings.
 
-    Args:
+    Attributes:
         task: the task to train.
         params: one set of defense parameters per trial, of equal structure.
         pack: the members of the training.
         attacks: those that watch, or the one that takes part in the training after the defense.
         hooks: further hooks of participants that exchange gradients in every step.
         device: where the network is trained; weights and orders are the same on every device, noise is the device's.
-
-    Attributes:
-        rows_there, more_rows: words of messages, before the number of rows under attack, and how to have more of them.
         per_epoch, total: steps of an epoch, and of the whole training.
+        rows_there, more_rows: words of messages, before the number of rows under attack, and how to have more of them.
     """
 
     name: ClassVar[str]
     rows_there: ClassVar[str] = "there are"
     more_rows: ClassVar[str] = ""
-    per_epoch: int
-    total: int
+
+    task: Task
+    params: Sequence[Strict]
+    pack: Pack
+    attacks: Sequence[Attack[Strict]] = ()
+    hooks: Sequence[Hooks] = ()
+    device: str = "cpu"
+    per_epoch: int = field(init=False)
+    total: int = field(init=False)
 
     @abstractmethod
-    def __init__(
-        self,
-        task: Task,
-        params: Sequence[Strict],
-        pack: Pack,
-        attacks: Sequence[Attack[Strict]] = (),
-        *,
-        hooks: Sequence[Hooks] = (),
-        device: str = "cpu",
-    ) -> None: ...
+    def __post_init__(self) -> None:
+        """Get ready for the first step."""
 
     @classmethod
     def laid_out(cls, spec: StudySpec) -> Named:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import cast
 
 import torch
 
-from tune_vfl.attacks.base import Attack
 from tune_vfl.data.base import DATASETS, Dataset, Split
 from tune_vfl.data.split import training_rows
 from tune_vfl.defenses.base import Defense
@@ -18,14 +17,13 @@ from tune_vfl.evaluation.federations.base import FederatedTraining, federation
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.grants.client_gradients import SingleSteps
 from tune_vfl.evaluation.run import Run
-from tune_vfl.evaluation.table import Trained, write_training
+from tune_vfl.evaluation.table import put, write_training
 from tune_vfl.evaluation.task import Task
 from tune_vfl.horizontal.shards import shards
 from tune_vfl.models.base import VflNetwork
-from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
-from tune_vfl.spec import Federation, Named, Strict, StudySpec, Training
+from tune_vfl.spec import Federation, Named, StudySpec, Training
 
 
 @federation("horizontal")
@@ -43,25 +41,18 @@ class Horizontal(FederatedTraining):
     rows_there = "a client has"
     more_rows = ", or lower federation.clients"
 
-    def __init__(
-        self,
-        task: Task,
-        params: Sequence[Strict],
-        pack: Pack,
-        attacks: Sequence[Attack[Strict]] = (),
-        *,
-        hooks: Sequence[Hooks] = (),
-        device: str = "cpu",
-    ) -> None:
-        clients = self._clients = Clients(task, pack)
-        self.cohorts, self.rounds = clients.begin(list(params), device)
+    def __post_init__(self) -> None:
+        """Build all clients, and the keepers of the one under attack."""
+        task, params, recipe = self.task, list(self.params), self.task.cell.training
+        self._clients = Clients(task, self.pack)
+        self.cohorts, self.rounds = self._clients.begin(params, self.device)
         self.per_epoch, self.total = 1, task.cell.federation.rounds or 1
-        self._split, recipe = clients.victim(), task.cell.training
+        self._split = self._clients.victim()
         rows = self._split.y_train.shape[-1]
-        self._keepers = {kind: kind(attacks, recipe, rows) for kind in keepers_for(attacks)}
+        self._keepers = {kind: kind(self.attacks, recipe, rows) for kind in keepers_for(self.attacks)}
         if self._keepers:
             # One for both moments: what it draws before the first round it does not draw again after the last one.
-            self._defense = victims_defense(task, list(params), clients, self._split)
+            self._defense = victims_defense(task, params, self._clients, self._split)
             loop = self._victims_loop(self._victims_network())
             for keeper in self._keepers.values():
                 keeper.begin(loop)
@@ -159,20 +150,16 @@ class Horizontal(FederatedTraining):
             loop = self._victims_loop(network)
             for keeper in self._keepers.values():
                 keeper.end(loop)
-        run = Run(self._clients.task, self._clients.pack, self._split, network, self._keepers)
+        run = Run(self.task, self.pack, self._split, network, self._keepers)
         lost = self.rounds.diverged.cpu() | ~torch.isfinite(reached).all(-1)
         defense, clients = cast("Defense", self.cohorts[0].defense), reached.shape[-1]
         spread = reached.std(-1) if clients > 1 else torch.zeros(len(lost))
+        put(run.table, ("logged",), {"utility_std_over_clients": spread.nan_to_num().tolist()})
         if SingleSteps in run.keepers:
             defense.also_uploaded(run.kept(SingleSteps).uploads)
-        together = len(self.cohorts[0].clients)
-        logged = {"utility_std_over_clients": spread.nan_to_num().tolist()}
-        for name, values in defense.logged().items():
-            logged[name] = [float(v) for v in list(values)[::together]]
-        notes = [defense.notes(m * together) for m in range(len(lost))]
         # Clients share their test rows, so that their mean moves with other rows no more than each of them does.
         means = (reached.mean(-1).tolist(), variances.mean(-1).tolist())
-        write_training(run.table, Trained(lost.tolist(), *means, notes, logged))
+        write_training(run.table, lost.tolist(), *means, defense, networks=len(self.cohorts[0].clients))
         return run
 
     def _victims_network(self) -> VflNetwork:
@@ -184,9 +171,8 @@ class Horizontal(FederatedTraining):
 
     def _victims_loop(self, network: VflNetwork) -> SplitTraining:
         """Return a loop over this client's rows for keepers to read; it is never run."""
-        task, pack = self._clients.task, self._clients.pack
-        hooks = [self._defense, *self._keepers.values()]
-        return SplitTraining(network, Rows(self._split, pack), task.cell.training, hooks, pack.lead)
+        hooks, rows = [self._defense, *self._keepers.values()], Rows(self._split, self.pack)
+        return SplitTraining(network, rows, self.task.cell.training, hooks, self.pack.lead)
 
 
 def _as_many_as_hold_rows(federation: Federation, dataset: Dataset) -> Federation:

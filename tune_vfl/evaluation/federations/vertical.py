@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from tune_vfl.attacks.base import Attack
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.federations.base import FederatedTraining, federation
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.row_variance import variances_of
 from tune_vfl.evaluation.run import Run
-from tune_vfl.evaluation.table import Trained, write_training
+from tune_vfl.evaluation.table import write_training
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import (
     build_defense,
@@ -25,11 +24,9 @@ from tune_vfl.evaluation.training import (
     split_of,
     utilities_of,
 )
-from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.loop import SplitTraining, overriding
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.seeds import Streams
-from tune_vfl.spec import Strict
 
 _ROWS_AT_ONCE = 4096
 
@@ -38,28 +35,21 @@ _ROWS_AT_ONCE = 4096
 class Vertical(FederatedTraining):
     """One split network of all parties, trained batch by batch."""
 
-    def __init__(
-        self,
-        task: Task,
-        params: Sequence[Strict],
-        pack: Pack,
-        attacks: Sequence[Attack[Strict]] = (),
-        *,
-        hooks: Sequence[Hooks] = (),
-        device: str = "cpu",
-    ) -> None:
-        recipe, widened = task.cell.training, sum(a.widens for a in attacks)
-        self.defense = build_defense(task, params, pack, widened=widened)
+    def __post_init__(self) -> None:
+        """Build and set up the defense, the network, the acting attack's part and the keepers."""
+        task, pack, attacks, recipe = self.task, self.pack, self.attacks, self.task.cell.training
+        widened = sum(a.widens for a in attacks)
+        self.defense = build_defense(task, self.params, pack, widened=widened)
         rows = extended(split_of(task, pack), self.defense, pack)
-        network = build_network(task, rows, pack, Streams(pack.member_seeds), widened=widened).to(device)
-        self._split = rows.to(device)
+        network = build_network(task, rows, pack, Streams(pack.member_seeds), widened=widened).to(self.device)
+        self._split = rows.to(self.device)
         set_up(self.defense, network, self._split, pack)
         before = Run(task, pack, rows, network)
         acting = [hook for a in attacks if a.capabilities.acts for hook in a.hooks(recipe, view_of(a, before))]
         count = rows.y_train.shape[-1]
         self._run = replace(before, keepers={kind: kind(attacks, recipe, count) for kind in keepers_for(attacks)})
-        all_hooks = [self.defense, *acting, *hooks, *self._run.keepers.values()]
-        self.loop = SplitTraining(network, Rows(self._split, pack), recipe, all_hooks, pack.lead)
+        hooks = [self.defense, *acting, *self.hooks, *self._run.keepers.values()]
+        self.loop = SplitTraining(network, Rows(self._split, pack), recipe, hooks, pack.lead)
         for keeper in self._run.keepers.values():
             keeper.begin(self.loop)
         self.per_epoch = -(-count // recipe.batch_size)
@@ -81,25 +71,23 @@ class Vertical(FederatedTraining):
 
     def utilities(self) -> list[float]:
         """Return the utility of each member on the test rows; NaN for scores that are not finite."""
-        training = self.loop.network.training
-        self.loop.network.eval()
-        scores = scores_on_test_rows(self.loop, self.defense, self._split, self._run.pack).cpu()
-        self.loop.network.train(training)
+        network, training = self.loop.network, self.loop.network.training
+        network.eval()
+        scores = scores_on_test_rows(self.loop, self.defense, self._split, self.pack).cpu()
+        network.train(training)
         return _utilities(self._run, scores, self._run.y_test)
 
     def finish(self) -> Run:
         """Return the finished training."""
-        before, loop = self._run, self.loop
-        scores = scores_on_test_rows(loop, self.defense, self._split, before.pack).cpu()
+        scores = scores_on_test_rows(self.loop, self.defense, self._split, self.pack).cpu()
         on_training = None
-        if before.task.asks_training_rows:
-            on_training = scores_on_training_rows(loop, self.defense, self._split, before.pack).cpu()
-        for (
-            keeper
-        ) in before.keepers.values():  # after everything else that draws noise: asking for it must move nothing
-            keeper.end(loop)
-        run = replace(before, network=loop.network.cpu())
-        fill(run, self.defense, scores, loop.diverged.cpu())
+        if self.task.asks_training_rows:
+            on_training = scores_on_training_rows(self.loop, self.defense, self._split, self.pack).cpu()
+        # After everything else that draws noise: asking for it must move nothing.
+        for keeper in self._run.keepers.values():
+            keeper.end(self.loop)
+        run = replace(self._run, network=self.loop.network.cpu())
+        fill(run, self.defense, scores, self.loop.diverged.cpu())
         if on_training is not None:
             run.table["training_rows", "utility"] = _utilities(run, on_training, run.y_train)
         return run
@@ -118,9 +106,7 @@ def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor) -> None:
     # Weights may end finite and yet too large for the logits to be: that is a lost training, not a failed evaluation.
     gone = (diverged.reshape(-1) | ~torch.isfinite(by_member).all(-1).all(-1)).tolist()
     variances = variances_of(run.task.cell.metric, by_member, run.y_test.reshape(len(by_member), -1))
-    notes = [defense.notes(member) for member in range(len(gone))]
-    logged = {name: [float(x) for x in values] for name, values in defense.logged().items()}
-    write_training(run.table, Trained(gone, _utilities(run, scores, run.y_test), variances, notes, logged))
+    write_training(run.table, gone, _utilities(run, scores, run.y_test), variances, defense)
 
 
 def _utilities(run: Run, scores: Tensor, labels: Tensor) -> list[float]:
