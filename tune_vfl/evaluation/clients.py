@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from tune_vfl.data.base import Dataset, Split
 from tune_vfl.data.split import split as split_for_seed
 from tune_vfl.defenses.base import Defense
-from tune_vfl.evaluation.row_variance import variances_of
+from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import build_defense, build_network, set_up, utilities_of
+from tune_vfl.evaluation.training import build_defense, build_network, by_member, set_up
 from tune_vfl.horizontal.cohort import Cohort
 from tune_vfl.horizontal.rounds import Rounds
 from tune_vfl.horizontal.shards import client_seed, shards
 from tune_vfl.horizontal.vector import Vector
+from tune_vfl.metrics.utility import utility
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.layers import select_members
 from tune_vfl.protocol.members import Pack, Rows
@@ -189,10 +190,9 @@ def utilities_by_client(clients: Clients, cohorts: Sequence[Cohort]) -> tuple[Te
     found, variances = [], []
     for cohort in cohorts:
         scores = _scores(cohort, x_test, pack).cpu()
-        by_member = scores.reshape(cohort.members, len(cohort.clients), *scores.shape[-2:])
-        pairs = [(of, y.expand(len(of), -1)) for of, y in zip(by_member, labels, strict=True)]
-        found.append(torch.tensor([utilities_of(metric, *pair) for pair in pairs]))
-        variances.append(torch.tensor([variances_of(metric, *pair) for pair in pairs]))
+        shared = labels.repeat_interleave(len(cohort.clients), 0)
+        for measure, results in ((utility, found), (row_variance, variances)):
+            results.append(torch.tensor(by_member(measure, metric, scores, shared)).view(cohort.members, -1))
     return torch.cat(found, 1), torch.cat(variances, 1)
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tune_vfl.metrics.utility import positive_margin, utility
 from tune_vfl.statistics.rows import delong_variance, share_variance
@@ -29,18 +27,3 @@ def row_variance(metric: str, scores: NDArray[np.float64], y: NDArray[np.integer
     if metric in ("accuracy", "top5"):
         return share_variance(utility(metric, scores, y), len(y))
     return float("nan")
-
-
-def variances_of(metric: str, scores: Tensor, labels: Tensor) -> list[float]:
-    """Return :func:`row_variance` of each of ``(members, n, K)`` class scores; NaN for scores that are not finite.
-
-    Args:
-        metric: the utility metric.
-        scores: on the CPU.
-        labels: ``(members, n)``.
-    """
-    sound = torch.isfinite(scores).flatten(1).all(1).tolist()
-    return [
-        row_variance(metric, s, y) if fine else float("nan")
-        for fine, s, y in zip(sound, scores.double().numpy(), labels.numpy(), strict=True)
-    ]

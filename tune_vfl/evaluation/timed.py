@@ -35,7 +35,7 @@ class TimedTraining:
         device: where the network is trained.
 
     Attributes:
-        setup: seconds before the first step: network, teachers, codecs, tables; the rows are cut before.
+        setup: seconds before the first step: rows, network, teachers, codecs, tables.
         steps: seconds of each step so far.
         per_epoch, total: steps of an epoch, and of the whole training. In the horizontal setting a step is a round.
     """
@@ -45,9 +45,8 @@ class TimedTraining:
     ) -> None:
         self._clock = clock
         self.steps: list[float] = []
-        kind = FEDERATIONS[task.cell.federation.name]
-        kind.cut(task, pack)
         begun = clock()
+        kind = FEDERATIONS[task.cell.federation.name]
         training = kind(task, params, pack, hooks=[_HandedOver()], device=device)
         self._left = training.steps()
         self.setup = clock() - begun

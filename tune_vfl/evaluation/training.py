@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tune_vfl.attacks.base import Attack
@@ -24,11 +26,12 @@ from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import write_seconds
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.teacher_rows import label_party_rows
-from tune_vfl.metrics.utility import utility
 from tune_vfl.models.base import VflNetwork, build
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import RowsUsed, Strict
+
+Measure = Callable[[str, NDArray[np.float64], NDArray[np.integer[Any]]], float]
 
 
 def train_pack(
@@ -118,20 +121,19 @@ def build_defense(task: Task, params: Sequence[Strict], pack: Pack, *, widened: 
     return task.defense(members, num_classes=dataset.num_classes, embedding_dims=dims, mode=task.cell.mode)
 
 
-def utilities_of(metric: str, scores: Tensor, labels: Tensor) -> list[float]:
-    """Return the utility of each of ``(members, n, K)`` class scores; NaN for scores that are not finite.
+def by_member(measure: Measure, metric: str, scores: Tensor, labels: Tensor) -> list[float]:
+    """Return a measure of each member's class scores; NaN for scores that are not finite.
 
     Args:
+        measure: of ``(n, K)`` scores and ``(n,)`` labels by a utility metric.
         metric: the utility metric.
-        scores: on the CPU.
-        labels: ``(members, n)``.
+        scores: ``(*members, n, K)``, on the CPU.
+        labels: ``(*members, n)``.
     """
-    by_member = scores.double().numpy()
-    finite = np.isfinite(by_member).all((1, 2))
-    return [
-        utility(metric, s, y) if sound else float("nan")
-        for s, y, sound in zip(by_member, labels.numpy(), finite, strict=True)
-    ]
+    scores = scores.reshape(-1, *scores.shape[-2:])
+    finite = torch.isfinite(scores).flatten(1).all(1).tolist()
+    rows = zip(finite, scores.double().numpy(), labels.reshape(len(scores), -1).numpy(), strict=True)
+    return [measure(metric, s, y) if sound else math.nan for sound, s, y in rows]
 
 
 def untrained(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]] = (), start: int = 0) -> Run:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.data.base import Dataset, Split
+from tune_vfl.data.base import Dataset
 from tune_vfl.data.split import training_rows
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.task import Task
@@ -77,11 +77,6 @@ class FederatedTraining(ABC):
             DataError: where the participants cannot hold rows as the spec says.
         """
         return [len(training_rows(task.dataset, task.cell.seeds[0], task.cell.rows))]
-
-    @classmethod
-    @abstractmethod
-    def cut(cls, task: Task, pack: Pack) -> Split:
-        """Cut the rows of a training, as a constructor does, and return those of the participant under attack."""
 
     @classmethod
     @abstractmethod

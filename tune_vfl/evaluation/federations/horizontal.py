@@ -8,7 +8,7 @@ from typing import cast
 
 import torch
 
-from tune_vfl.data.base import DATASETS, Dataset, Split
+from tune_vfl.data.base import DATASETS, Dataset
 from tune_vfl.data.split import training_rows
 from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import SpecError
@@ -22,7 +22,7 @@ from tune_vfl.evaluation.task import Task
 from tune_vfl.horizontal.shards import shards
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.protocol.loop import SplitTraining
-from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.protocol.members import Rows
 from tune_vfl.spec import Federation, Named, StudySpec, Training
 
 
@@ -118,11 +118,6 @@ class Horizontal(FederatedTraining):
             rows, holders = training_rows(task.dataset, seed, task.cell.rows), task.dataset.holders
             held = shards(task.dataset.y[rows], task.cell.federation, seed, holders and holders.at(rows))
             yield len(held[VICTIM])
-
-    @classmethod
-    def cut(cls, task: Task, pack: Pack) -> Split:
-        """Cut the rows of all clients, and return those of the one under attack."""
-        return Clients(task, pack).victim()
 
     @classmethod
     def of_one(cls, dataset: Dataset) -> Dataset | None:

@@ -12,18 +12,18 @@ from tune_vfl.data.base import Dataset, Split
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.federations.base import FederatedTraining, federation
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
-from tune_vfl.evaluation.row_variance import variances_of
+from tune_vfl.evaluation.row_variance import row_variance
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import write_training
-from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import (
     build_defense,
     build_network,
+    by_member,
     extended,
     set_up,
     split_of,
-    utilities_of,
 )
+from tune_vfl.metrics.utility import utility
 from tune_vfl.protocol.loop import SplitTraining, overriding
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.seeds import Streams
@@ -56,11 +56,6 @@ class Vertical(FederatedTraining):
         self.total = recipe.epochs * self.per_epoch
 
     @classmethod
-    def cut(cls, task: Task, pack: Pack) -> Split:
-        """Return the rows of all parties."""
-        return split_of(task, pack)
-
-    @classmethod
     def of_one(cls, dataset: Dataset) -> Dataset | None:
         """Return the label party's own columns, which need no join with others; None where it has labels only."""
         return None if dataset.active is None else replace(dataset, passive=(dataset.active,), active=None)
@@ -75,7 +70,7 @@ class Vertical(FederatedTraining):
         network.eval()
         scores = scores_on_test_rows(self.loop, self.defense, self._split, self.pack).cpu()
         network.train(training)
-        return _utilities(self._run, scores, self._run.y_test)
+        return by_member(utility, self.task.cell.metric, scores, self._run.y_test)
 
     def finish(self) -> Run:
         """Return the finished training."""
@@ -89,7 +84,8 @@ class Vertical(FederatedTraining):
         run = replace(self._run, network=self.loop.network.cpu())
         fill(run, self.defense, scores, self.loop.diverged.cpu())
         if on_training is not None:
-            run.table["training_rows", "utility"] = _utilities(run, on_training, run.y_train)
+            on_rows = by_member(utility, self.task.cell.metric, on_training, run.y_train)
+            run.table["training_rows", "utility"] = on_rows
         return run
 
 
@@ -102,17 +98,10 @@ def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor) -> None:
         scores: ``(*trials, n_test, K)`` class scores of the test rows, on the CPU.
         diverged: ``(*trials,)`` bool.
     """
-    by_member = scores.reshape(-1, *scores.shape[-2:])
     # Weights may end finite and yet too large for the logits to be: that is a lost training, not a failed evaluation.
-    gone = (diverged.reshape(-1) | ~torch.isfinite(by_member).all(-1).all(-1)).tolist()
-    variances = variances_of(run.task.cell.metric, by_member, run.y_test.reshape(len(by_member), -1))
-    write_training(run.table, gone, _utilities(run, scores, run.y_test), variances, defense)
-
-
-def _utilities(run: Run, scores: Tensor, labels: Tensor) -> list[float]:
-    """Return each member's utility of ``(*trials, n, K)`` class scores on the CPU, for labels ``(*trials, n)``."""
-    by_member = scores.reshape(-1, *scores.shape[-2:])
-    return utilities_of(run.task.cell.metric, by_member, labels.reshape(len(by_member), -1))
+    lost = (diverged | ~torch.isfinite(scores).flatten(-2).all(-1)).reshape(-1).tolist()
+    reached, variances = (by_member(of, run.task.cell.metric, scores, run.y_test) for of in (utility, row_variance))
+    write_training(run.table, lost, reached, variances, defense)
 
 
 @torch.no_grad()
