@@ -191,8 +191,8 @@ def utilities_by_client(clients: Clients, cohorts: Sequence[Cohort]) -> tuple[Te
     for cohort in cohorts:
         scores = _scores(cohort, x_test, pack).cpu()
         shared = labels.repeat_interleave(len(cohort.clients), 0)
-        for measure, results in ((utility, found), (row_variance, variances)):
-            results.append(torch.tensor(by_member(measure, metric, scores, shared)).view(cohort.members, -1))
+        found.append(torch.tensor(by_member(utility, metric, scores, shared)).view(cohort.members, -1))
+        variances.append(torch.tensor(by_member(row_variance, metric, scores, shared)).view(cohort.members, -1))
     return torch.cat(found, 1), torch.cat(variances, 1)
 
 
