@@ -178,16 +178,14 @@ class ExportedConfig(Strict):
         """
         from tune_vfl.evaluation.own_rounds import OwnRounds
 
-        task = self._task(path, "horizontal")
         params = defense_params(self.defense.name, self.defense.params, num_classes=self.num_classes)
-        return OwnRounds(task, params, seed=seed)
+        return OwnRounds(self._task(path, "horizontal"), params, seed=seed)
 
     def _task(self, path: Path | str | None, federation: FederationName) -> Task:
         """Return the task of the setting, its data at ``path``, for a loop of one kind of federation."""
         from tune_vfl.evaluation.task import Task
 
-        name = self.federation.name
-        if name != federation:
+        if (name := self.federation.name) != federation:
             raise UsageError(f"this setting is of a {name} federation: begin its training with {_BEGINS[name]}")
         cell = self.cell
         if path is not None:
