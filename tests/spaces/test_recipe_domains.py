@@ -215,14 +215,14 @@ def test_a_pack_holds_one_trial_where_training_is_searched_unless_asked_otherwis
 
 def test_only_trials_that_are_trained_alike_share_a_pass(monkeypatch):
     passes = []
-    real = measuring.train
+    real = measuring.train_pack
 
     def watched(task: Task, params, *rest, **named):
         cell = task.cell
         passes.append((cell.training.lr, cell.model.options["embedding_dim"], [p.scale for p in params]))
         return real(task, params, *rest, **named)
 
-    monkeypatch.setattr(measuring, "train", watched)
+    monkeypatch.setattr(measuring, "train_pack", watched)
     _, cell, _ = planned(training={"epochs": 1})
     trials = [
         {"scale": 0.1, "training.lr": 0.01},
