@@ -107,7 +107,8 @@ def _laid(
     given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
 ) -> tuple[CampaignRecord, dict[str, str]]:
     """Return the given studies as one campaign, and by study the name for commands."""
-    campaigns = [CampaignRecord.of(c) for c in ([given] if isinstance(given, Campaign) else given)]
+    several: Sequence[StudyRecord | CampaignRecord] = [given] if isinstance(given, Campaign) else list(given)
+    campaigns = [CampaignRecord.of(c) for c in several]
     names = [s.name for c in campaigns for s in c.studies]
     if not names or len(set(names)) < len(names):
         raise StudyError(f"a report needs one or more studies with different names, got: {', '.join(names) or 'none'}")
