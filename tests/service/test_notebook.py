@@ -126,7 +126,7 @@ def test_a_recommendation_keeps_what_it_was_asked_to_keep(study: Study) -> None:
 
 
 def test_without_constraints_a_recommendation_keeps_those_of_the_spec(study: Study) -> None:
-    asked = Several(replace(study.record(), constraints={"leakage": 0.4}))
+    asked = Several(replace(study.record(), spec={"constraints": {"leakage": 0.4}}))
     assert asked.recommend().constraints == {"leakage": 0.4}
     assert asked.recommend(leakage=0.9).constraints == {"leakage": 0.9}
 

@@ -36,7 +36,7 @@ def crashed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = storage_at()
     with place.lease("whole") as lease:
         for ledger, params in zip(
-            Ledger.of_campaign(PlannedCampaign("whole", {"study": "whole"}, studies, trials=4), place, lease),
+            Ledger.of_campaign(PlannedCampaign("whole", studies, 4, {"study": "whole"}), place, lease),
             ({"scale": 0.01}, {"sigma": 0.01}),
             strict=True,
         ):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tune_vfl.analysis.reliability import scale_of
 from tune_vfl.confirmation.by_attack import attacks_of, within
 from tune_vfl.confirmation.checks import RowFacts, rows_of
 from tune_vfl.confirmation.values import Block, fresh, names_of, searched
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.joint_confirmation import SettingKey
     from tune_vfl.statistics.arrays import Floats
-    from tune_vfl.statistics.choosing import Scale
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Table:
         shared = Counter(self.contest.undefended.values())
         return max(self._undefended, key=lambda name: shared[name])
 
-    def kept(self, study: str | None = None) -> list[int]:
+    def _kept(self, study: str | None) -> list[int]:
         """Return the points on the confirmed front, of one study or of all."""
         points = self.contest.points
         return [i for i in self._sound if self._plan.kept[i] and study in (None, points[i].study)]
@@ -184,17 +184,19 @@ class Table:
         """The settings on the confirmed front, by falling utility."""
         return [(p.study, p.number) for p in by_utility(self.points) if p.confirmed]
 
-    def knee(self, points: Sequence[int], scale: Scale | None) -> int | None:
-        """Return the best compromise on the confirmed front, by the seeds common to its points."""
+    def knee(self, study: str | None = None) -> SettingKey | None:
+        """Return the best compromise on the confirmed front, of one study or all, by the seeds common to its points."""
+        points, scale = self._kept(study), scale_of(self.contest.study(study or self.reference))
         if scale is None or not points:
             return None
         measured = self._on(self.contest.common)
         rows = [measured.rows.index(i) for i in points]
         best = knee(rows, measured.block.utility, measured.block.advantages, scale)
-        return None if best is None else measured.rows[best]
+        return None if best is None else self.contest.points[measured.rows[best]].key
 
-    def lines(self, points: Sequence[int]) -> list[list[ConfirmedPoint]]:
+    def lines(self, study: str | None = None) -> list[list[ConfirmedPoint]]:
         """Return the confirmed front by falling utility, in groups without a significant difference."""
+        points = self._kept(study)
         if not points:
             return []
         measured = self._on(self.contest.common)

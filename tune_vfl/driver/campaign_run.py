@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tune_vfl.analysis.alternatives import ended
 from tune_vfl.driver.costs import Cost, owed_costs
@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tune_vfl.ledger.lease import Lease
-    from tune_vfl.records.plans import PlannedStudy
     from tune_vfl.records.studies import StudyRecord
-
-
-def run_study(study: PlannedStudy, **how: Any) -> bool:
-    """Run one study, in a campaign or alone; arguments and errors are those of :func:`run_campaign`."""
-    return run_campaign(PlannedCampaign.of(study), **how)
 
 
 def run_campaign(
