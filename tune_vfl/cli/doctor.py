@@ -8,7 +8,7 @@ import typer
 
 from tune_vfl.cli.options import Json, Storage
 from tune_vfl.cli.output import emit_json, emit_table, say
-from tune_vfl.service.checks import Check
+from tune_vfl.service.checks import Health
 
 SCHEMA = "tune-vfl/doctor/1"
 
@@ -43,19 +43,19 @@ def doctor(
     raise typer.Exit(exit_code(checks))
 
 
-def _migrated(storage: str | None) -> list[Check]:
+def _migrated(storage: str | None) -> list[Health]:
     from tune_vfl.service.ledger_health import migrate
 
     return [migrate(storage)]
 
 
-def _repaired(storage: str | None) -> list[Check]:
+def _repaired(storage: str | None) -> list[Health]:
     from tune_vfl.service.repair import repair
 
     return repair(say, storage)
 
 
-def _show(checks: list[Check]) -> None:
+def _show(checks: list[Health]) -> None:
     emit_table(("check", "status", "found"), [[check.name, check.status, check.detail] for check in checks])
     for check in checks:
         if check.advice:

@@ -14,9 +14,9 @@ from tune_vfl.papers.verdict import STANDARD_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from reports.board import Row, Shelf
+    from reports.board import BoardRow, Shelf
     from tune_vfl.papers.claim import Claim
-    from tune_vfl.papers.overview import Entry, Overview
+    from tune_vfl.papers.overview import Overview, TableEntry
     from tune_vfl.papers.tables import Paper
 
 SAID = {
@@ -52,7 +52,7 @@ class Judged:
         entry: its table.
     """
 
-    def __init__(self, claim: Claim, entry: Entry) -> None:
+    def __init__(self, claim: Claim, entry: TableEntry) -> None:
         self.claim, self.table = claim, entry.table
         self.found = instances(claim, entry)
 
@@ -117,7 +117,7 @@ def _left(paper: Paper, shelf: Shelf) -> Iterator[str]:
             yield f"{shelf.name}, {_found(row)}; undefended {formatting.short(undefended.objectives[1])}"
 
 
-def _found(row: Row) -> str:
+def _found(row: BoardRow) -> str:
     point = row.point
     leakage = formatting.short_span(point.objectives[1], point.sure.leakage_interval)
     own = "" if row.own is None else f", {formatting.short(row.own)} by the paper's own attacks"

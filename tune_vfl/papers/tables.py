@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tune_vfl.papers.claim import Claim
 from tune_vfl.papers.measured import OWN, names_in
-from tune_vfl.papers.published import Published, read_published
+from tune_vfl.papers.published import PublishedNumber, read_published
 from tune_vfl.spec import Strict
 from tune_vfl.spec.raw import apply_settings
 
@@ -221,7 +221,7 @@ class Table(Strict):
         listed = own if evaluation.stands_in else {**self.columns, **own}
         return {heading: f for heading, f in listed.items() if f and self.published(evaluation.row, heading)}
 
-    def published(self, row: Row, heading: str) -> Published | None:
+    def published(self, row: Row, heading: str) -> PublishedNumber | None:
         """Return the published number of a row's cell; None where the paper has none."""
         text = row.published[list(self.columns).index(heading)]
         return None if text == NOT_REPORTED else read_published(text, percent=self.percent)
