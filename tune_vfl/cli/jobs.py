@@ -63,8 +63,10 @@ def submit(
     """
     from tune_vfl.cluster import studies
     from tune_vfl.cluster.shipping import stays_here
+    from tune_vfl.spec.raw import read_yaml
 
-    raw = checked(_read(spec), _with_trials(settings, trials), _usable)
+    budget = [f"budget.trials={trials}"] if trials else []
+    raw = checked(read_yaml(spec, note), [*(settings or ()), *budget], _usable)
     jobs, where = _open(cluster, home)
     if left := stays_here(raw):
         say(f"warning: {left}")
@@ -123,16 +125,6 @@ def _progress(line: str) -> None:
 
     if not is_answer(line):
         say(line)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    from tune_vfl.spec.raw import read_yaml
-
-    return read_yaml(path, note)
-
-
-def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
-    return [*(settings or ()), *([f"budget.trials={trials}"] if trials else ())]
 
 
 def _usable(raw: dict[str, Any]) -> dict[str, Any]:

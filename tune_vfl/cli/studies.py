@@ -200,16 +200,11 @@ def emit_campaign(summary: Mapping[str, Any]) -> None:
         front = [point for point in summary["front"] if point["dataset"] == dataset]
         emit(f"{dataset}:")
         if front:
-            front_table(front, _baseline_of(summary, front[0]["study"]))
+            front_table(front, next(s["baseline"] for s in summary["studies"] if s["study"] == front[0]["study"]))
         else:
             emit("no trial has ended ok yet: no front")
         emit("\n".join(decision["says"]))
     _say_mlflow(summary)
-
-
-def _baseline_of(summary: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = next((s["baseline"] for s in summary["studies"] if s["study"] == name), None)
-    return found
 
 
 def _progress(summary: Mapping[str, Any]) -> None:

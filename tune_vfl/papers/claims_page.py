@@ -12,7 +12,7 @@ from tune_vfl.papers.standing import Instance, instances
 from tune_vfl.papers.verdict import STANDARD_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from reports.board import BoardRow, Shelf
     from tune_vfl.papers.claim import Claim
@@ -40,7 +40,8 @@ def claims_text(found: Overview, shelves: Sequence[Shelf]) -> str:
     papers = list({entry.paper.paper: entry.paper for entry in found.entries}.values())
     judged = {paper.paper: [Judged(claim, entries[claim.table]) for claim in paper.claims] for paper in papers}
     every = [one for of in judged.values() for one in of]
-    texts = {"says": says_of(every), "says_of": says_of, "left": _left_of_each(papers, shelves)}
+    left = {paper.paper: [text for shelf in shelves for text in _left(paper, shelf)] for paper in papers}
+    texts = {"says": says_of(every), "says_of": says_of, "left": left}
     return rendered("claims.md.j2", papers=papers, judged=judged, errors=STANDARD_ERRORS, **texts)
 
 
@@ -103,10 +104,6 @@ def says_of(judged: Sequence[Judged]) -> str:
     counted = Counter(one.overall for one in judged)
     told = [formatting.count(counted[name], *said) for name, said in SAID.items() if counted[name]]
     return f"of {formatting.count(len(judged), 'claim')} {', '.join(told)}"
-
-
-def _left_of_each(papers: Sequence[Paper], shelves: Sequence[Shelf]) -> Mapping[str, list[str]]:
-    return {paper.paper: [text for shelf in shelves for text in _left(paper, shelf)] for paper in papers}
 
 
 def _left(paper: Paper, shelf: Shelf) -> Iterator[str]:

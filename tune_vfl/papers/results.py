@@ -154,7 +154,7 @@ def of_any_table(folder: Path) -> Callable[[Evaluation, str], Results | None]:
 def write_results(folder: Path, results: TableResults) -> None:
     """Write a table's results whole or not at all, a line a seed, evaluations by label."""
     folder.mkdir(parents=True, exist_ok=True)
-    blocks = [f"{_text(label)}: {_block(kept)}" for label, kept in sorted(results.evaluations.items(), key=_label)]
+    blocks = [f"{_text(label)}: {_block(kept)}" for label, kept in sorted(results.evaluations.items())]
     text = f'{{"table": {_text(results.table)}, "evaluations": {{\n' + ",\n".join(blocks) + "\n}}\n"
     with written_whole(folder / f"{results.table}.json") as path:
         path.write_text(text, encoding="utf-8")
@@ -166,16 +166,9 @@ def _block(kept: Results) -> str:
     head = _text({**plain, "measure": kept.measure} if kept.seeds else plain)
     if not seeds:
         return head
-    lines = ",\n".join(f"  {_text(str(seed))}: {_text(result)}" for seed, result in sorted(seeds.items(), key=_seed))
+    in_order = sorted(seeds.items(), key=lambda entry: int(entry[0]))
+    lines = ",\n".join(f"  {_text(str(seed))}: {_text(result)}" for seed, result in in_order)
     return f'{head[:-1]}, "seeds": {{\n{lines}}}}}'
-
-
-def _label(entry: tuple[str, Results]) -> str:
-    return entry[0]
-
-
-def _seed(entry: tuple[str, Any]) -> int:
-    return int(entry[0])
 
 
 def _text(value: Any) -> str:

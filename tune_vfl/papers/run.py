@@ -84,7 +84,8 @@ def reproduce(
     source = TableJobs(results, found.owed, write=lambda now: write_results(folder, now), seconds=seconds, say=say)
     resources, datasets = Resources(gpu=gpu), [one.cell.dataset for one in found.owed]
     with _only_one(name, resources) as lease:
-        runner = Runner(name, lease, resources, work or _real(), datasets, partial(_left, name), say)
+        work = work or replace(TrainableSpec.real(), options={"training_rows": True})  # utility on those rows, too
+        runner = Runner(name, lease, resources, work, datasets, partial(_left, name), say)
         stopped = runner.run(source)
     return Reproduced(source.results, {**found.refused, **source.refused}, source.failed, stopped)
 
@@ -94,11 +95,6 @@ def _borrowed(found: TablePlan, results: TableResults) -> dict[str, Results]:
     there = {label: set(kept.seeds) for label, kept in results.evaluations.items()}
     kept = {one.evaluation.label: one.kept for one in found.owed}
     return {label: one for label, one in kept.items() if set(one.seeds) - there.get(label, set())}
-
-
-def _real() -> TrainableSpec:
-    """Return the trainable of a search, which measures the utility on training rows, too."""
-    return replace(TrainableSpec.real(), options={"training_rows": True})
 
 
 @contextmanager

@@ -191,13 +191,11 @@ class Table(Strict):
     @property
     def evaluations(self) -> list[Evaluation]:
         """The evaluation of every row, each followed by those that stand in for it."""
-        return [one for row in self.rows for one in (self._of(row), *self._standing_in(row))]
+        return [one for row in self.rows for one in self._evaluations_of(row)]
 
-    def _of(self, row: Row) -> Evaluation:
+    def _evaluations_of(self, row: Row) -> Iterator[Evaluation]:
         data = self.data[row.dataset]
-        return Evaluation(row=row, data=data, dataset=row.dataset, raw=self._raw(row, row.dataset, data.settings))
-
-    def _standing_in(self, row: Row) -> Iterator[Evaluation]:
+        yield Evaluation(row=row, data=data, dataset=row.dataset, raw=self._raw(row, row.dataset, data.settings))
         for other in self.instead:
             if other.rows == row.dataset:
                 changed = row.model_copy(update={"why": {**row.why, **other.why}})
