@@ -18,18 +18,19 @@ SHIPPED_BYTES = 64 * 2**20
 
 def own_paths(raw: Mapping[str, Any]) -> list[Path]:
     """Return the existing files and folders of a user's own that the data sets and ``start`` of a raw spec name."""
-    paths: dict[Path, None] = {}
+    data: list[Path] = []
+    starts: list[Path] = []
 
     def note(entry: Any) -> Any:
-        paths.update(dict.fromkeys(_paths(_located(entry))))
+        data.extend(_paths(_located(entry)))
         return entry
 
     def note_file(path: str) -> str:
-        paths[Path(path).absolute()] = None
+        starts.append(Path(path).absolute())
         return path
 
     _changed(raw, note, note_file)
-    return [path for path in paths if path.exists()]
+    return [path for path in dict.fromkeys([*data, *starts]) if path.exists()]
 
 
 def own_files(raw: Mapping[str, Any]) -> list[Path]:
