@@ -115,5 +115,5 @@ def test_a_study_has_its_part_of_the_workers_by_what_it_owes(monkeypatch: pytest
         _references=lambda _dispatcher: [],
         _costs=[],
     )
-    campaign_run._Run._source(run, SimpleNamespace(), 4, None)  # type: ignore[arg-type]
+    campaign_run._CampaignRun._source(run, SimpleNamespace(), 4, None)  # type: ignore[arg-type]
     assert asked == [("many", 30, 3), ("few", 10, 1), ("none", 1, 1)]

@@ -14,7 +14,7 @@ import numpy as np
 from tune_vfl.analysis.reliability import scale_of
 from tune_vfl.confirmation.by_attack import attacks_of, within
 from tune_vfl.confirmation.checks import RowFacts, rows_of
-from tune_vfl.confirmation.values import Block, fresh, names_of, searched
+from tune_vfl.confirmation.values import FreshBlock, fresh, names_of, searched
 from tune_vfl.evaluation.certainty import Name, utility_levels
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, ConfirmedPoint, SeedRecord, UndefendedModel
 from tune_vfl.statistics import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _Measurements:
     """Measurements of settings on the same first seeds.
 
     Attributes:
@@ -57,7 +57,7 @@ class _Measured:
 
     rows: tuple[int, ...]
     records: list[list[SeedRecord]]
-    block: Block
+    block: FreshBlock
     utility: Estimate
     bounds: list[Bounds]
     variance: Floats
@@ -88,7 +88,7 @@ class Table:
         self._ends = {(s, n): r for (s, n, _), r in sorted(held.items()) if r.outcome != "ok"}
         outcomes = [e.trial.outcome for e in contest.points]
         self._names: list[Name] = names_of(outcomes, [r for records in self._records for r in records])
-        self._known: dict[int, _Measured] = {}
+        self._known: dict[int, _Measurements] = {}
 
     @property
     def by_rows(self) -> bool:
@@ -229,14 +229,14 @@ class Table:
         """Return the number of seeds behind a point's numbers: the common ones, so that points are comparable."""
         return min(self.contest.common, len(self._records[i]))
 
-    def _on(self, seeds: int) -> _Measured:
+    def _on(self, seeds: int) -> _Measurements:
         if seeds not in self._known:
             rows = tuple(i for i in self._sound if len(self._records[i]) >= seeds)
             records = [self._records[i][:seeds] for i in rows]
             block = fresh(records, self._names)
             more = [r.utility for r in self._undefended[self.reference] if r.utility is not None]
             utility, bounds = utility_levels(block.utility, more), leakage_bounds(block.advantages, block.limits)
-            self._known[seeds] = _Measured(rows, records, block, utility, bounds, self._variance(records))
+            self._known[seeds] = _Measurements(rows, records, block, utility, bounds, self._variance(records))
         return self._known[seeds]
 
     def _variance(self, points: Sequence[Sequence[SeedRecord]]) -> Floats:

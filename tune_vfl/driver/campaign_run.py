@@ -77,7 +77,7 @@ def run_campaign(
         ledgers = Ledger.of_campaign(campaign, place, lease)
         try:
             with answered(lambda: f"{name}: left; {_kept_by(name)}"):
-                run = _Run(campaign, ledgers, work, lease, other_code=other_code)
+                run = _CampaignRun(campaign, ledgers, work, lease, other_code=other_code)
                 return run.run(sinks, progress=progress)
         finally:
             for ledger in ledgers:
@@ -89,7 +89,7 @@ def _kept_by(name: str) -> str:
     return f"what was finished is kept, what was running is asked again: 'tune-vfl resume {name}' goes on"
 
 
-class _Run:
+class _CampaignRun:
     """One run of a campaign, under its lease."""
 
     def __init__(

@@ -164,10 +164,14 @@ class StoredStudy:
         name = self.parts()[0].study.experiment
         return self.place.read(lambda connection: lease_of(name, connection).stands(self.place.clock(connection)))
 
-    def record(self) -> CampaignRecord:
-        """Return the current record; one study gives a campaign of one."""
+    def record(self, held: bool | None = None) -> CampaignRecord:
+        """Return the current record; one study gives a campaign of one.
+
+        Args:
+            held: whether a process runs it, from a caller who has asked already.
+        """
         row, parts = self._row(), tuple(part.record() for part in self.parts())
-        if any(part.running for part in parts) and not self.held:
+        if any(part.running for part in parts) and not (self.held if held is None else held):
             parts = tuple(part.with_trials(()) for part in parts)  # what ran when it was left is asked again
         return self._campaign(row, parts)
 
@@ -177,10 +181,8 @@ class StoredStudy:
         return Campaign(self.name, parts, row.trials, row.spec, row.skipped, row.confirmation)
 
     def overdue(self) -> dict[str, list[int]]:
-        """Return the running trials that exceed their timeout, by study; studies without one are left out."""
+        """Return the trials without an end that exceed their timeout, by study; they run while a process holds it."""
         limited = [part for part in self.parts() if part.cell.trial_minutes is not None]
-        if not (limited and self.held):
-            return {}
         late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in limited}
         return {name: numbers for name, numbers in late.items() if numbers}
 
