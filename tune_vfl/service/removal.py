@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ from tune_vfl.ledger.reading import open_study, refuse_no_ledger
 from tune_vfl.ledger.removing import Removal, removal_of
 from tune_vfl.ledger.removing import remove as remove_from_ledger
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.machine.places import home
+from tune_vfl.machine.places import home, report_places
+from tune_vfl.machine.presence import listed
 from tune_vfl.machine.removing import remove as remove_path
+from tune_vfl.machine.removing import remove_empty
 from tune_vfl.service.data_copies import remove_copies
 from tune_vfl.service.projecting import show_in_mlflow
 
@@ -97,18 +100,26 @@ def _remove_runs(removed: Removed) -> None:
 
 
 def _remove_reports(removed: Removed) -> None:
-    gone, folder = removed.of, home() / "reports"
-    names = {*gone.studies, *([gone.campaign] if gone.whole and gone.campaign else [])}
-    for report in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if report.name in names:
-            try:
-                remove_path(report, folder)
-                removed.reports.append(report)
-            except OSError as error:
-                removed.left.append(f"report {report}: cannot be removed ({error.strerror or error})")
-        elif names & {*report.name.split("+")}:
-            removed.left.append(f"report {report}: shows other studies too")
-    if gone.staying and (folder / gone.campaign).is_dir():
+    """Remove the reports of what was removed; of a study of the same name in another ledger the report stays."""
+    gone, reports = removed.of, home() / "reports"
+    names = [*gone.studies, *([gone.campaign] if gone.whole and gone.campaign else [])]
+    for name in dict.fromkeys(names):
+        folder, link = report_places(name, gone.id)
+        if link.is_symlink() and link.resolve() != folder.resolve():
+            removed.left.append(f"report {link}: is of another study of this name")
+            link = folder
+        try:
+            was = [place for place in (link, folder) if os.path.lexists(place)]
+            for place in was:
+                remove_path(place, home())
+            remove_empty(folder.parent, home())
+            removed.reports += was[:1]
+        except OSError as error:
+            removed.left.append(f"report {link}: cannot be removed ({error.strerror or error})")
+    for page in listed(reports):
+        if "+" in page.name and {*names} & {*page.name.split("+")}:
+            removed.left.append(f"report {page}: shows other studies too")
+    if gone.staying and (reports / gone.campaign).is_dir():
         removed.left.append(
-            f"report {folder / gone.campaign}: is as it was; 'tune-vfl report {gone.campaign}' renews it"
+            f"report {reports / gone.campaign}: is as it was; 'tune-vfl report {gone.campaign}' renews it"
         )
