@@ -17,7 +17,7 @@ from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.service.projecting import show_in_mlflow
 from tune_vfl.tracking import store
-from tune_vfl.tracking.deleted import deleted
+from tune_vfl.tracking.removal import deleted
 
 
 @pytest.fixture

@@ -87,8 +87,8 @@ def _remove_runs(removed: Removed) -> None:
         ]
         if gone.staying:
             done.append(remove_runs(gone.campaign, gone.id, part=gone.name, uri=gone.tracking))
-        removed.runs += sum(of.number for of in done)
-        removed.left += [f"MLflow: {of.left}" for of in done if of.left]
+        removed.runs += sum(number for number, _ in done)
+        removed.left += [f"MLflow: {left}" for _, left in done if left]
     except (UnreachableError, ImportError) as error:
         removed.left.append(
             f"MLflow: {error}; in experiment {gone.campaign or gone.name!r} there delete by hand the runs that "
