@@ -187,6 +187,17 @@ def test_a_report_of_the_first_release_becomes_the_study_s(as_person, run, home)
     assert (home.with_name("moved") / "reports" / "s" / "index.html").read_text() == "ann's"
 
 
+def test_a_folder_of_reports_on_another_disk_has_the_links(as_person, run, home, tmp_path):
+    page = as_person("ann")
+    (tmp_path / "disk" / "far" / "reports").mkdir(parents=True)
+    (home / "reports").symlink_to(tmp_path / "disk" / "far" / "reports")
+    for _ in range(2):
+        assert run("report", "s")[:2] == (0, f"{home / 'reports' / 's' / 'index.html'}\n")
+    shutil.rmtree(home / "studies")
+    assert run("study", "rm", "s", "--yes")[0] == 0
+    assert (page.exists(), list((tmp_path / "disk" / "far" / "reports").iterdir())) == (False, [])
+
+
 def test_where_no_link_can_be_made_the_page_is_the_one_in_the_study_s_folder(as_person, run, home, monkeypatch):
     page = as_person("ann")
 

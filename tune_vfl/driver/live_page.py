@@ -89,7 +89,7 @@ class LivePage:
         return self._look() if study is None else CampaignRecord.of(study.with_trials(self._new[study.name]))
 
     def _keep(self, files: Mapping[str, bytes], goes: str) -> None:
-        from reports.page import keep_report
+        from reports.own_folder import keep_report
 
         study_id = next(iter(self._studies.values())).id
         page = keep_report(files, self._name, study_id)

@@ -105,13 +105,14 @@ def _remove_reports(removed: Removed) -> None:
     names = [*gone.studies, *([gone.campaign] if gone.whole and gone.campaign else [])]
     for name in dict.fromkeys(names):
         folder, link = report_places(name, gone.id)
-        if link.is_symlink() and link.resolve() != folder.resolve():
+        below = {link: reports, folder: home() / "studies"}
+        if link.is_symlink() and link.exists() and link.resolve() != folder.resolve():
             removed.left.append(f"report {link}: is of another study of this name")
-            link = folder
+            del below[link]
+        was = [place for place in below if os.path.lexists(place)]
         try:
-            was = [place for place in (link, folder) if os.path.lexists(place)]
             for place in was:
-                remove_path(place, home())
+                remove_path(place, below[place])
             remove_empty(folder.parent, home())
             removed.reports += was[:1]
         except OSError as error:

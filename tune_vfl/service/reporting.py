@@ -40,7 +40,8 @@ def report_studies(
         StudyError: when there is no such study, or no attack on images.
         UnwritableError: when the folder cannot be written.
     """
-    from reports.page import keep_report, place_report, report_files
+    from reports.own_folder import keep_report
+    from reports.page import place_report, report_files
 
     found = [campaign_record(name, storage) for name in names]
     for study in [study for campaign in found for study in campaign.studies]:
