@@ -53,8 +53,8 @@ def test_the_page_is_that_of_the_study_in_the_home(home: Path, monkeypatch: pyte
     given: list[tuple[Any, ...]] = []
     monkeypatch.setattr(LivePage, "__init__", lambda _self, *given_: given.append(given_))
     api.default_sinks(planned())
-    ((name, look, folder, report),) = given
-    assert (name, folder) == ("c", home / "reports" / "c")
+    ((name, look, report),) = given
+    assert name == "c"
     assert callable(look)
     assert callable(report)
 
