@@ -16,19 +16,17 @@ import argparse
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
-from unittest.mock import patch
+from typing import Any, NamedTuple
 
 import yaml
 
-from benchmarks.problem import ROWS, TRAINING, cpu_seconds
+from benchmarks.problem import ROWS, TRAINING
 from tune_vfl.defenses.base import DEFENSES, defense_params
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation import training
+from tune_vfl.evaluation.federations.vertical import Vertical
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.runtime import prepare_process
-from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Strict, parse
 
@@ -90,20 +88,12 @@ class Timing(NamedTuple):
 
 def timed(task: Task, pack: Pack) -> Timing:
     """Train a pack under the task's defense at its default parameters."""
-    loops: list[float] = []
-
-    class Timed(SplitTraining):
-        def run(self, *, deadline: float | None = None) -> Self:
-            start = time.process_time()
-            trained = super().run(deadline=deadline)
-            loops.append(time.process_time() - start)
-            return trained
-
-    params = _default(task)
-    with patch.object(training, "SplitTraining", Timed):
-        whole = cpu_seconds(lambda: training.train_pack(task, [params] * (pack.trials or 1), pack))
-    (loop,) = loops
-    return Timing(whole - loop, loop)
+    start = time.process_time()
+    training = Vertical(task, [_default(task)] * (pack.trials or 1), pack)
+    ready = time.process_time()
+    for _ in training.steps():
+        pass
+    return Timing(ready - start, time.process_time() - ready)
 
 
 def _default(task: Task) -> Strict:

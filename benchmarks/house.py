@@ -1,4 +1,4 @@
-"""Measure the structure of the code: rooms, arrows between them, circles, arrows that run up, sizes.
+"""Measure the structure of the code: rooms, arrows between them, circles, arrows that run up, sizes, repeated roles.
 
 A room is a folder of ``tune_vfl``, a module beside those folders, or another shipped package; the doors
 ``tune_vfl/__init__.py`` belongs to none, because it opens on every floor. An arrow leads from a room to another one
@@ -13,13 +13,18 @@ import ast
 import itertools
 import statistics
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("tune_vfl", "trainables", "reports")
+DRIVING = ("driver", "execution", "confirmation", "papers", "tracking", "trainables")
+TELLING = ("analysis", "records", "ledger", "reports", "service", "cli", "cluster", "machine")
+MIDDLE = (*DRIVING, *TELLING)  # floors between the methods and the command
+FEW = 6  # lines of a helper's body
+SMALL = 30  # a file with fewer lines is small
 
 Graph = Mapping[str, set[str]]
 
@@ -141,6 +146,113 @@ def _spread(values: Iterable[int]) -> str:
     return f"{statistics.median(ordered):g} / {ordered[int(0.9 * len(ordered))]} / {ordered[-1]}"
 
 
+def _lines(paths: Iterable[Path]) -> int:
+    return sum(len(p.read_text(encoding="utf-8").splitlines()) for p in paths)
+
+
+def middle(root: Path) -> list[Path]:
+    """Return the files of the middle floors."""
+    return [p for p in files(root) if room_of(module_of(p, root)) in MIDDLE]
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Return whether a statement is a string alone: a docstring, of an attribute too."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def code_lines(path: Path) -> int:
+    """Return the lines of a file that are neither blank, comments nor docstrings."""
+    texts = [n for n in nodes_of(tree_of(path)) if _is_text(n)]
+    documented = {k for n in texts if isinstance(n, ast.stmt) for k in range(n.lineno, (n.end_lineno or 0) + 1)}
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    return sum(k not in documented and line.strip() != "" and not line.strip().startswith("#") for k, line in lines)
+
+
+def _names(path: Path) -> Counter[str]:
+    """Return how often a file's code names each variable, attribute and argument."""
+    names = (getattr(n, key, None) for n in nodes_of(tree_of(path)) for key in ("id", "attr", "arg"))
+    return Counter(name for name in names if name is not None)
+
+
+def _calls(path: Path) -> Counter[str]:
+    """Return how often a file's code calls each function and method."""
+    called = (n.func for n in nodes_of(tree_of(path)) if isinstance(n, ast.Call))
+    return Counter(str(getattr(f, "id", None) or getattr(f, "attr", None)) for f in called)
+
+
+def _with(root: Path, text: str) -> int:
+    return sum(text in p.read_text(encoding="utf-8") for p in files(root))
+
+
+def _attributes(root: Path, name: str) -> int:
+    nodes = (n for p in files(root) for n in nodes_of(tree_of(p)))
+    return sum(isinstance(n, ast.Attribute) and n.attr == name for n in nodes)
+
+
+def _asks_for_one(node: ast.AST) -> bool:
+    """Return whether an expression compares the number of studies, parts or data sets with 1."""
+    if not isinstance(node, ast.Compare):
+        return False
+    left = ast.unparse(node.left)
+    ends = ("studies)", "parts)", "datasets)")
+    return left.startswith("len(") and left.endswith(ends) and ast.unparse(node.comparators[0]) == "1"
+
+
+def twice_named(root: Path = ROOT) -> dict[str, list[str]]:
+    """Return the names of classes that stand in several files, with the files; an underscore makes no other name."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in files(root):
+        for name in {n.name.lstrip("_") for n in nodes_of(tree_of(path)) if isinstance(n, ast.ClassDef)}:
+            places[name].append(module_of(path, root))
+    return {name: modules for name, modules in sorted(places.items()) if len(modules) > 1}
+
+
+def one_caller_helpers(root: Path = ROOT) -> list[str]:
+    """Return the private functions of a few lines that one place calls and nothing else names, as ``module.name``."""
+    result = []
+    for path in files(root):
+        names, calls = _names(path), _calls(path)
+        for node in nodes_of(tree_of(path)):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("_") and not node.decorator_list:
+                body = node.body[_is_text(node.body[0]) :]
+                few = len(body) > 0 and (body[-1].end_lineno or 0) - body[0].lineno < FEW
+                if few and names[node.name] == calls[node.name] == 1:
+                    result.append(f"{module_of(path, root)}.{node.name}")
+    return result
+
+
+def small_files(root: Path = ROOT) -> list[str]:
+    """Return the files of few lines with at most one definition; what is imported from a folder may be small."""
+    return [
+        str(p.relative_to(root))
+        for p in files(root)
+        if p.name not in ("__init__.py", "__main__.py")
+        and _lines([p]) < SMALL
+        and sum(isinstance(n, (ast.FunctionDef, ast.ClassDef)) for n in tree_of(p).body) <= 1
+    ]
+
+
+COUNTS: Mapping[str, Callable[[Path], int]] = {
+    "lines of the middle floors": lambda root: _lines(middle(root)),
+    "their lines of code": lambda root: sum(map(code_lines, middle(root))),
+    "their files": lambda root: len(middle(root)),
+    "lines of the whole house": lambda root: _lines(files(root)),
+    "lines of the tests": lambda root: _lines((root / "tests").rglob("*.py")),
+    "callers of run_tune": lambda root: sum(_calls(p)["run_tune"] for p in files(root)),
+    "readers of MAX_WORKER_LOSSES": lambda root: _with(root, "MAX_WORKER_LOSSES"),
+    "files with utility_interval": lambda root: _with(root, "utility_interval"),
+    'files with "utility":': lambda root: _with(root, '"utility":'),
+    "questions whether there is one": lambda root: (
+        _attributes(root, "lone") + sum(_asks_for_one(n) for p in files(root) for n in nodes_of(tree_of(p)))
+    ),
+    "questions .horizontal": lambda root: _attributes(root, "horizontal"),
+    "class names in several files": lambda root: len(twice_named(root)),
+    "identifier found": lambda root: sum(_names(p)["found"] for p in files(root)),
+    "helpers with one caller": lambda root: len(one_caller_helpers(root)),
+    "small files": lambda root: len(small_files(root)),
+}
+
+
 def main(root: Path) -> None:
     """Print the figures of a checkout."""
     from benchmarks.public_ground import all_uses  # which reads trees by this module
@@ -158,6 +270,8 @@ def main(root: Path) -> None:
     found = all_uses(root)
     print(f"private uses {sum(map(len, found.values()))} in {len(found)} files")
     print(f"functions {len(of_functions)}, lines median / p90 / max {_spread(of_functions)}")
+    for name, count in COUNTS.items():
+        print(f"{name} {count(root):,}")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def search(case: str, trials: int) -> None:
         cell = simulated_cell(spec).model_copy(update={"attacks": tuple(Named(name=a) for a in ATTACKS)})
         covers = coverage_of(spec, cell)
         studies.append(PlannedStudy(spec, cell, space_of(spec, cell), coverage=covers))
-    planned = PlannedCampaign(case, {"study": case}, shared_out(studies, trials, case), trials=trials)
+    planned = PlannedCampaign(case, shared_out(studies, trials, case), trials, {"study": case})
     work = TrainableSpec(SimulatedTrainable, {"noise": NOISE, "by_defense": simulated})
     run_campaign(planned, progress=False, work=work)
 

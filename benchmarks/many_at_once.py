@@ -25,8 +25,9 @@ EVERY_SECONDS = 0.5
 def search(number: int, trials: int) -> None:
     """Search one study to its end."""
     from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
-    from tune_vfl.driver.campaign_run import run_study
+    from tune_vfl.driver.campaign_run import run_campaign
     from tune_vfl.execution.trainable_spec import TrainableSpec
+    from tune_vfl.records.campaigns import PlannedCampaign
     from tune_vfl.records.plans import PlannedStudy
     from tune_vfl.spaces.named import space_of
 
@@ -34,7 +35,7 @@ def search(number: int, trials: int) -> None:
     spec = simulated_spec(f"study-{number}", defense=SPACE, sampler=sampler, budget=budget)
     cell = simulated_cell(spec)
     plan = PlannedStudy(spec, cell, space_of(spec, cell))
-    run_study(plan, progress=False, work=TrainableSpec(SimulatedTrainable, {"noise": 0.01}))
+    run_campaign(PlannedCampaign.of(plan), progress=False, work=TrainableSpec(SimulatedTrainable, {"noise": 0.01}))
 
 
 def main() -> None:

@@ -104,7 +104,7 @@ ROOMS = {
             "tune_vfl/horizontal/*.py",
             "tune_vfl/evaluation/alone.py",
             "tune_vfl/evaluation/clients.py",
-            "tune_vfl/evaluation/federated.py",
+            "tune_vfl/evaluation/federations/horizontal.py",
             "tune_vfl/attacks/parts/read_off.py",
         ),
         {

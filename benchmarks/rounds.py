@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 
 from tune_vfl.evaluation.clients import Clients
-from tune_vfl.evaluation.federated import begin
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.machine.runtime import prepare_process
 from tune_vfl.protocol.members import Pack
@@ -30,7 +29,7 @@ def rounds_of(clients: int, pack: Pack) -> Iterator[object]:
     federation = {"name": "horizontal", "clients": clients, "rounds": 1000}
     raw = {"study": "s", "dataset": "digits", "defense": "none", "attacks": ["bmi"], "federation": federation}
     task = open_task(parse({**raw, "budget": {"seeds": len(SEEDS)}}))
-    _, rounds = begin(Clients(task, pack), [Strict()] * (pack.trials or 1))
+    _, rounds = Clients(task, pack).begin([Strict()] * (pack.trials or 1))
     return rounds.steps()
 
 

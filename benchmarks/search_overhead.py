@@ -36,7 +36,7 @@ import psutil
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.driver.api import default_sinks
-from tune_vfl.driver.campaign_run import run_study
+from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.evaluation.coverage import coverage_of
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.records.campaigns import PlannedCampaign
@@ -112,7 +112,7 @@ def measure(sampler: str, trials: int, pack: str | int, *, mlflow: bool = True) 
     # As `search` plans a study: which attackers it stands for is kept with it.
     planned = PlannedStudy(spec, cell, space_of(spec, cell), coverage=coverage_of(spec, cell))
     sinks = default_sinks(PlannedCampaign.of(planned)) if mlflow else []
-    run_study(planned, sinks=sinks, progress=False, work=WORK)
+    run_campaign(PlannedCampaign.of(planned), sinks=sinks, progress=False, work=WORK)
     over = time.time()
     time.sleep(0.2)
     samples.stop()

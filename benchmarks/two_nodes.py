@@ -38,9 +38,9 @@ PACK = [{"scale": scale} for scale in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)]
 
 def study(name: str, **changes: Any) -> PlannedStudy:
     """Plan a study on spambase."""
-    from tune_vfl.driver.planning import planned
+    from tune_vfl.driver.planning import planned_campaign
 
-    return planned({**SPEC, "study": name, **changes})
+    return planned_campaign({**SPEC, "study": name, **changes}).studies[0]
 
 
 def evaluating(core: int | None, seconds: float, begin: Barrier, told: Any) -> None:
@@ -114,12 +114,13 @@ def nodes(count: int) -> Iterator[None]:
 
 def searched(trials: int) -> tuple[float, float, float]:
     """Search once: seconds of it, CPU of the driver, seconds within trials and the undefended model."""
-    from tune_vfl.driver.campaign_run import run_study
+    from tune_vfl.driver.campaign_run import run_campaign
+    from tune_vfl.records.campaigns import PlannedCampaign
     from tune_vfl.service.studies import campaign_record
 
     plan = study("nodes", attacks="default", budget={"trials": trials, "seeds": 3})
     began, cpu = time.perf_counter(), time.process_time()
-    run_study(plan, sinks=[], progress=False)
+    run_campaign(PlannedCampaign.of(plan), sinks=[], progress=False)
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
     record = campaign_record(plan.name).studies[0]
     if len(record.ok) < trials or record.baseline is None:
@@ -130,10 +131,11 @@ def searched(trials: int) -> tuple[float, float, float]:
 def measured(count: int, trials: int, told: Any) -> None:
     """Search on so many nodes in a home of its own, after a small search that warms the workers up."""
     with tempfile.TemporaryDirectory() as os.environ["TUNE_VFL_HOME"], nodes(count):
-        from tune_vfl.driver.campaign_run import run_study
+        from tune_vfl.driver.campaign_run import run_campaign
+        from tune_vfl.records.campaigns import PlannedCampaign
 
         warm = study("warm", budget={"trials": 2 * count, "seeds": 1}, resources={"pack": 1})
-        run_study(warm, sinks=[], progress=False)
+        run_campaign(PlannedCampaign.of(warm), sinks=[], progress=False)
         told.put(searched(trials))
 
 

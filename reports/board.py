@@ -32,7 +32,7 @@ THOROUGH = "-thorough"
 """Ends the name of conditions under which a data set's settings are attacked by more; a column of its board."""
 
 
-class Row(NamedTuple):
+class BoardRow(NamedTuple):
     """One setting of one defense.
 
     Attributes:
@@ -66,8 +66,8 @@ class Shelf(NamedTuple):
     file: Path
     data: Gathered
     figure: Figure
-    rows: tuple[Row, ...]
-    every: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
+    every: tuple[BoardRow, ...]
     stale: tuple[Entry, ...]
     lost: Mapping[str, tuple[str, ...]]
 
@@ -112,9 +112,9 @@ def _gathered(name: str, studies: Sequence[StudyRecord]) -> Gathered:
     return data
 
 
-def _row(entry: Entry, point: Setting, data: Gathered, thorough: Mapping[tuple[str, str], Setting]) -> Row:
+def _row(entry: Entry, point: Setting, data: Gathered, thorough: Mapping[tuple[str, str], Setting]) -> BoardRow:
     attacks = point.outcome.attacks
-    return Row(
+    return BoardRow(
         entry=entry,
         point=point,
         source=entry.source_of(point.number),
@@ -123,7 +123,7 @@ def _row(entry: Entry, point: Setting, data: Gathered, thorough: Mapping[tuple[s
     )
 
 
-def _shown(every: Sequence[Row]) -> Iterator[Row]:
+def _shown(every: Sequence[BoardRow]) -> Iterator[BoardRow]:
     """Yield of each defense the best compromise of its published settings, and its best one where that is another."""
     for study in dict.fromkeys(row.point.study for row in every):
         rows = {row.point.number: row for row in every if row.point.study == study}
@@ -158,7 +158,7 @@ _FILE = (
 )
 
 
-def _record(shelf: Shelf, row: Row) -> dict[str, Any]:
+def _record(shelf: Shelf, row: BoardRow) -> dict[str, Any]:
     point, entry, joint = row.point, row.entry, shelf.data.found
     undefended = joint.undefended
     return values(
@@ -197,6 +197,6 @@ def _thorough(point: Setting | None) -> dict[str, Any]:
     return {name: found.get(column) for name, column in names.items()}
 
 
-def own_attacks(row: Row) -> list[str]:
+def own_attacks(row: BoardRow) -> list[str]:
     """Return the attacks by which the defense's paper measured it, of those that were run."""
     return [name for name in row.entry.paper_attacks if name in row.point.trial.outcome.attacks]

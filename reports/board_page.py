@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from reports.board import Row, Shelf
+    from reports.board import BoardRow, Shelf
     from tune_vfl.analysis.setting import Setting
     from tune_vfl.records.board import Entry
 
@@ -49,7 +49,7 @@ def board_files(entries: Mapping[Path, Sequence[Entry]]) -> dict[str, bytes]:
     return {**{name: text.encode() for name, text in texts.items()}, **figures}
 
 
-class Line(NamedTuple):
+class SheetRow(NamedTuple):
     """A line of a data set's table, or of the table of all: texts by column, and the files that they lead to."""
 
     cells: tuple[str, ...]
@@ -73,7 +73,7 @@ class Sheet(NamedTuple):
     file: str
     says: str
     head: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[SheetRow, ...]
     apart: tuple[str, ...]
     image: str
     alt: str
@@ -130,16 +130,16 @@ def _lead(found: Sequence[Shelf]) -> str:
     )
 
 
-def _together(found: Sequence[Shelf]) -> tuple[tuple[str, ...], list[Line]]:
+def _together(found: Sequence[Shelf]) -> tuple[tuple[str, ...], list[SheetRow]]:
     """Return the table of all data sets: of each defense the first line there, utility and leakage."""
-    best: dict[str, dict[str, Row]] = {}
+    best: dict[str, dict[str, BoardRow]] = {}
     for shelf in found:
         for row in shelf.rows:
             best.setdefault(row.point.defense, {}).setdefault(shelf.name, row)
     front = {d: sum(d in _on_front(shelf) for shelf in found) for d in best}
     order = sorted(best, key=lambda d: (-front[d], len(best[d]), d))
     lines = [
-        Line((d, f"{front[d]} of {len(best[d])}", *(_short(best[d].get(s.name)) + _star(s, d) for s in found)))
+        SheetRow((d, f"{front[d]} of {len(best[d])}", *(_short(best[d].get(s.name)) + _star(s, d) for s in found)))
         for d in order
     ]
     return ("defense ", "on the front", *(shelf.name for shelf in found)), lines
@@ -153,7 +153,7 @@ def _star(shelf: Shelf, defense: str) -> str:
     return " ★" if defense in _on_front(shelf) else ""
 
 
-def _short(row: Row | None) -> str:
+def _short(row: BoardRow | None) -> str:
     if row is None:
         return "–"
     utility, leakage = row.point.objectives
@@ -191,7 +191,7 @@ def _sheet(shelf: Shelf) -> Sheet:
         says=_conditions(shelf),
         head=tuple(kept),
         lines=tuple(
-            Line(cells, of, row.point.on_front)
+            SheetRow(cells, of, row.point.on_front)
             for cells, of, row in zip(
                 zip(*kept.values(), strict=True), zip(*links, strict=True), shelf.rows, strict=True
             )
@@ -204,7 +204,7 @@ def _sheet(shelf: Shelf) -> Sheet:
     )
 
 
-def _setting(row: Row) -> str:
+def _setting(row: BoardRow) -> str:
     fixed = row.entry.record.cell.fixed
     text = formatting.setting({k: v for k, v in row.point.params.items() if k not in fixed or len(fixed) < 4})
     return text if row.source is not None else f"{text} (searched)"
@@ -222,7 +222,7 @@ def _thorough(point: Setting | None) -> str:
     return "–" if point is None else f"{_leakage(point)} {point.outcome.strongest}"
 
 
-def _own(row: Row) -> str:
+def _own(row: BoardRow) -> str:
     return "–" if row.own is None else f"{formatting.short(row.own)} ({', '.join(own_attacks(row))})"
 
 
@@ -278,7 +278,7 @@ def _stale(shelf: Shelf) -> Iterator[str]:
 def _of_each(found: Sequence[Shelf]) -> list[str]:
     texts = []
     for sheet in map(_sheet, found):
-        lines = [Line(tuple(map(_linked, line.cells, line.links))) for line in sheet.lines]
+        lines = [SheetRow(tuple(map(_linked, line.cells, line.links))) for line in sheet.lines]
         says = f"Conditions: [{sheet.name}.yaml]({sheet.file}). {sheet.says}"
         texts += [f"## {sheet.name}", says, *sheet.apart, f"![{sheet.alt}]({sheet.image})", _table(sheet.head, lines)]
     return texts
@@ -288,7 +288,7 @@ def _linked(text: str, file: str) -> str:
     return f"[{text}]({file})" if file else text
 
 
-def _table(head: Sequence[str], lines: Sequence[Line]) -> str:
+def _table(head: Sequence[str], lines: Sequence[SheetRow]) -> str:
     rule = ["---" if title.endswith(" ") else "---:" for title in head]
     rows = [[title.strip() for title in head], rule, *(line.cells for line in lines)]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)

@@ -21,14 +21,14 @@ _NUMBERS = ("utility", "gain_kept", "leakage", "strongest_attack")
 _FILE = ("dataset", "study", "defense", "number", "defense.*", "recommended", *SPANS, "chance", "confirmed", "attack.*")
 
 
-class Row(NamedTuple):
+class PageRow(NamedTuple):
     """Texts by column; ``kind`` is the style: ``chosen``, ``reference`` or empty."""
 
     cells: tuple[str, ...]
     kind: str = ""
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A table of the page, and the frame of its files.
 
     Attributes:
@@ -41,13 +41,13 @@ class Table(NamedTuple):
 
     name: str
     head: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PageRow, ...]
     note: str
     frame: pd.DataFrame
     heat: tuple[tuple[float, ...], ...] = ()
 
 
-def front_table(data: Gathered) -> Table:
+def front_table(data: Gathered) -> PageTable:
     """Return the joint front by rising leakage, under the undefended model and the label party alone."""
     found, names = data.found, data.names
     chosen, mark = data.decision.marked, data.decision.mark
@@ -60,7 +60,7 @@ def front_table(data: Gathered) -> Table:
         setting = what if lone else f"{names.called[point.study]} {what}"
         marks = [m for m, holds in ((mark, is_chosen), ("confirmed", point.confirmed)) if holds]
         cells = (setting, *texts(point, (*_NUMBERS, "chance")).values(), ", ".join(marks), point.name)
-        rows.append(Row(cells, "chosen" if is_chosen else ""))
+        rows.append(PageRow(cells, "chosen" if is_chosen else ""))
         records.append(values(point, _FILE, recommended=is_chosen and mark == "recommended"))
     head: tuple[str, ...]
     head = ("setting ", *titles((*_NUMBERS, "chance"), formatting.metric(found.metric)), " ", "--select ")
@@ -71,24 +71,24 @@ def front_table(data: Gathered) -> Table:
         "federation. On the front: the chance that nothing else is better in both."
     )
     if not any(row.cells[6] for row in rows):  # no marked and no confirmed setting
-        head, rows = head[:6] + head[7:], [Row(row.cells[:6] + row.cells[7:], row.kind) for row in rows]
-    return Table("front", head, tuple(rows), note, frame_of(records))
+        head, rows = head[:6] + head[7:], [PageRow(row.cells[:6] + row.cells[7:], row.kind) for row in rows]
+    return PageTable("front", head, tuple(rows), note, frame_of(records))
 
 
-def _reference_rows(data: Gathered) -> Iterator[Row]:
+def _reference_rows(data: Gathered) -> Iterator[PageRow]:
     found = data.found
     if found.undefended is not None:
-        yield Row(("undefended", *texts(found.undefended, _NUMBERS).values(), "", "", ""), "reference")
+        yield PageRow(("undefended", *texts(found.undefended, _NUMBERS).values(), "", "", ""), "reference")
     if found.alone is not None:
         own = formatting.span(found.alone.utility, found.alone.interval)
-        yield Row((f"{found.alone.who} alone", own, "0%", "–", "", "", "", ""), "reference")
+        yield PageRow((f"{found.alone.who} alone", own, "0%", "–", "", "", "", ""), "reference")
 
 
 class Ranked(NamedTuple):
     """A ranking below a cap of leakage: a table of the defenses with a setting there, a sentence on those without."""
 
     cap: float
-    table: Table
+    table: PageTable
     rest: str
 
 
@@ -104,7 +104,7 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
         assert point is not None  # noqa: S101 - of those that have one
         utility = formatting.span(rank.utility, rank.utility_interval)
         bound = formatting.score(rank.leakage_upper, digits=2)
-        rows.append(Row((str(place), data.names.setting(point), utility, bound, f"{rank.best:.0%}")))
+        rows.append(PageRow((str(place), data.names.setting(point), utility, bound, f"{rank.best:.0%}")))
     records = [
         {
             "dataset": data.found.dataset,
@@ -128,10 +128,10 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
         f"None of their settings surely leaks so little (in parentheses the least bound): {formatting.listed(without)}."
     )
     head = ("", "setting ", formatting.metric(data.found.metric), "leakage under", "best")
-    return Ranked(ranking.cap, Table("ranking", head, tuple(rows), "", frame_of(records)), rest if without else "")
+    return Ranked(ranking.cap, PageTable("ranking", head, tuple(rows), "", frame_of(records)), rest if without else "")
 
 
-def attack_table(data: Gathered) -> Table:
+def attack_table(data: Gathered) -> PageTable:
     """Return the table of every attack's success in every defense's best setting, shaded by advantage."""
     found = data.attacks
     rows, heat, records = [], [], []
@@ -151,15 +151,15 @@ def attack_table(data: Gathered) -> Table:
                 size = {"advantage": met.advantage, "low": low, "high": high}
                 records.append({**known, **size, "worst": met.worst, "share": met.share, "weak": met.weak})
         setting = formatting.setting(point.params, data.names.moved[point.study]) if point else "–"
-        rows.append(Row((defense, setting, *cells)))
+        rows.append(PageRow((defense, setting, *cells)))
         heat.append((0.0, 0.0, *shades))
     note = "Advantage in each defense's best setting, 0 to 1; ◂ marks the strongest attack, (weak) one that finds less "
     note += "there than on a model that was never trained. Not needed: others had found nearly all with every seed."
     head = ("defense ", "best setting ", *found.attacks)
-    return Table("worst_attacks", head, tuple(rows), note, frame_of(records), tuple(heat))
+    return PageTable("worst_attacks", head, tuple(rows), note, frame_of(records), tuple(heat))
 
 
-def cost_table(data: Gathered) -> Table:
+def cost_table(data: Gathered) -> PageTable:
     """Return each study's cost: its training's CPU over the undefended one's, and seconds."""
     rows, records = [], []
     for part in data.campaign.studies:
@@ -170,7 +170,7 @@ def cost_table(data: Gathered) -> Table:
         counted = len(part.counted)
         times = "–" if part.cost is None else f"{part.cost:.2f}"
         seconds = (formatting.score(train, digits=1), formatting.score(attack, digits=1))
-        rows.append(Row((name, times, str(counted), *seconds, f"{minutes:.1f}")))
+        rows.append(PageRow((name, times, str(counted), *seconds, f"{minutes:.1f}")))
         known = {"dataset": data.found.dataset, "study": part.name, "defense": part.cell.defense, "cost": part.cost}
         records.append(
             {**known, "trials": counted, "train_seconds": train, "attack_seconds": attack, "minutes": minutes}
@@ -180,22 +180,22 @@ def cost_table(data: Gathered) -> Table:
         "Seconds: of a mean trial with all its seeds. Minutes: of all trials, which may have run side by side."
     )
     head = ("defense ", "cost", "trials", "training s", "attacks s", "minutes")
-    return Table("cost", head, tuple(rows), note, frame_of(records))
+    return PageTable("cost", head, tuple(rows), note, frame_of(records))
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def failure_table(data: Gathered) -> Table:
+def failure_table(data: Gathered) -> PageTable:
     """Return failed trials by reason, the most frequent first."""
     rows, records = [], []
     for failure in data.failures:
         where = ", ".join(f"{data.names.called.get(s, s)} {n}" for s, n in failure.where.items())
-        rows.append(Row((failure.outcome, str(failure.count), where, failure.reason)))
+        rows.append(PageRow((failure.outcome, str(failure.count), where, failure.reason)))
         known = {"dataset": data.found.dataset, "outcome": failure.outcome, "reason": failure.reason}
         records += [{**known, "study": s, "trials": n} for s, n in failure.where.items()]
-    return Table("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", frame_of(records))
+    return PageTable("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", frame_of(records))
 
 
 def history_frame(data: Gathered) -> pd.DataFrame:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tune_vfl.records.studies import StudyRecord
 
 
-class Section(NamedTuple):
+class ConfirmedSection(NamedTuple):
     """The texts on one study's confirmation.
 
     Attributes:
@@ -37,14 +37,14 @@ class Section(NamedTuple):
     cautions: list[str]
 
 
-def sections(records: Sequence[StudyRecord]) -> list[Section]:
+def sections(records: Sequence[StudyRecord]) -> list[ConfirmedSection]:
     """Return a section for each confirmed study."""
     return [_section(record, record.confirmation) for record in records if record.confirmation is not None]
 
 
-def _section(record: StudyRecord, found: Confirmation) -> Section:
+def _section(record: StudyRecord, found: Confirmation) -> ConfirmedSection:
     fixed = set(record.cell.fixed)
-    return Section(
+    return ConfirmedSection(
         study=record.name,
         says=" ".join([_stays(found), *_gap(found, formatting.metric(record.cell.metric))]),
         rows=[_row(p, [n for n in p.params if n not in fixed]) for p in found.points],

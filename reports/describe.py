@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from reports.figure import SHARE, Axis, Figure, Label, Line, Mark, Marks, Span, room, staircase, within
+from reports.figure import SHARE, Axis, Figure, Label, Mark, Marks, Polyline, Span, room, staircase, within
 from reports.looks import PLAIN
 from tune_vfl.analysis import formatting
 
@@ -36,7 +36,7 @@ def frontier(found: Joint, decision: Decision, names: Names, title: str = "") ->
     x, y, beyond = _view(found, metric)
     only = names.called[found.parts[0].name] if len(found.parts) == 1 else f"{len(found.parts)} defenses"
     whole = title or f"{only} on {found.dataset}"
-    steps = Line("the joint front", "front", staircase([p.objectives[::-1] for p in front], x[1]))
+    steps = Polyline("the joint front", "front", staircase([p.objectives[::-1] for p in front], x[1]))
     lines = [*_references(found, y), *([steps] if front else [])]
     return Figure(
         name="frontier",
@@ -101,14 +101,14 @@ def _view(found: Joint, metric: str) -> tuple[Span, Span, tuple[str, ...]]:
     return (0.0, min(1.0, 1.03 * x)), y, tuple(beyond)
 
 
-def _references(found: Joint, y: Span) -> Iterator[Line]:
+def _references(found: Joint, y: Span) -> Iterator[Polyline]:
     """Yield the lines of the label party alone and of the best guess, where they are in view."""
     if found.alone is not None and y[0] <= found.alone.utility <= y[1]:
         own = found.alone.utility
-        yield Line(f"{found.alone.who} alone, {own:.3g}", "alone", ((0.0, own), (1.0, own)))
+        yield Polyline(f"{found.alone.who} alone, {own:.3g}", "alone", ((0.0, own), (1.0, own)))
     guess = found.reference[0]
     if y[0] <= guess <= y[1]:
-        yield Line(f"the best guess, {guess:.3g}", "guess", ((0.0, guess), (1.0, guess)))
+        yield Polyline(f"the best guess, {guess:.3g}", "guess", ((0.0, guess), (1.0, guess)))
 
 
 def _groups(found: Joint, metric: str, chosen: Setting | None, names: Names) -> Iterator[Marks]:
@@ -172,7 +172,7 @@ def _labels(
     names: Names,
     *,
     mark: str,
-    lines: Sequence[Line],
+    lines: Sequence[Polyline],
     right: float,
 ) -> Iterator[Label]:
     if chosen is not None:
@@ -234,5 +234,5 @@ def growth(found: Joint) -> Figure:
         f"99% of it was there after {formatting.count(late, 'trial')}.",
         x=Axis("trials finished", (0.0, float(max(1, len(areas)))), (0.0, float(max(1, len(areas))))),
         y=Axis("hypervolume", (0.0, min(1.0, max(0.01, 1.06 * last))), SHARE),
-        lines=(Line("hypervolume", "growth", tuple(corners)),) if corners else (),
+        lines=(Polyline("hypervolume", "growth", tuple(corners)),) if corners else (),
     )

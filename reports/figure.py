@@ -56,7 +56,7 @@ class Marks(NamedTuple):
     marks: tuple[Mark, ...]
 
 
-class Line(NamedTuple):
+class Polyline(NamedTuple):
     """A line through corners; ``kind`` is its meaning."""
 
     name: str
@@ -94,7 +94,7 @@ class Figure(NamedTuple):
     x: Axis
     y: Axis
     groups: tuple[Marks, ...] = ()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[Polyline, ...] = ()
     labels: tuple[Label, ...] = ()
     beyond: tuple[str, ...] = ()
 

@@ -27,7 +27,7 @@ from tune_vfl.analysis.sentences import sentences
 from tune_vfl.errors import StudyError
 from tune_vfl.machine.removing import remove
 from tune_vfl.machine.version import VERSION
-from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import Campaign, CampaignRecord
 from tune_vfl.records.measure import refuse_mixed
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def _laid(
     given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
 ) -> tuple[CampaignRecord, dict[str, str]]:
     """Return the given studies as one campaign, and by study the name for commands."""
-    several: Sequence[StudyRecord | CampaignRecord] = [given] if isinstance(given, CampaignRecord) else list(given)
-    campaigns = [c if isinstance(c, CampaignRecord) else CampaignRecord.of(c) for c in several]
+    several: Sequence[StudyRecord | CampaignRecord] = [given] if isinstance(given, Campaign) else list(given)
+    campaigns = [CampaignRecord.of(c) for c in several]
     names = [s.name for c in campaigns for s in c.studies]
     if not names or len(set(names)) < len(names):
         raise StudyError(f"a report needs one or more studies with different names, got: {', '.join(names) or 'none'}")

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reports.figure import Axis, Figure, Label, Line, Mark, Marks, Span
+from reports.figure import Axis, Figure, Label, Mark, Marks, Polyline, Span
 from reports.looks import COLORS
 
 # A color that begins with a dollar is a CSS variable of the page, with another value in the dark theme.
@@ -83,7 +83,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
     }
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: Polyline) -> dict[str, Any]:
     dash = {"alone": "dash", "guess": "dot"}.get(line.kind, "solid")
     main = line.kind in ("front", "growth")
     return {

@@ -29,7 +29,7 @@ _MOST_SHAPES = 1000
 _SIZES = {"front": 50.0, "behind": 17.0, "muted": 12.0, "chosen": 210.0, "undefended": 60.0}
 
 
-class _Scale(NamedTuple):
+class _PlotScale(NamedTuple):
     """Conversion of a figure's coordinates to pixels; y grows downward."""
 
     x: Span
@@ -56,7 +56,7 @@ def drawn(figure: Figure) -> Drawing:
     axes = drawing.add_axes(
         (_PLOT.x / _WIDTH, 1 - (_PLOT.y + _PLOT.height) / _HEIGHT, _PLOT.width / _WIDTH, _PLOT.height / _HEIGHT)
     )
-    scale = _Scale(figure.x.limits, figure.y.limits)
+    scale = _PlotScale(figure.x.limits, figure.y.limits)
     _frame(axes, figure)
     for line in figure.lines:
         xs, ys = [c[0] for c in line.corners], [c[1] for c in line.corners]
@@ -125,7 +125,7 @@ def _ticks(axis: Axis, about: int) -> list[float]:
     return ticks(*axis.limits, about=about)
 
 
-def _group(axes: Axes, group: Marks, scale: _Scale) -> None:
+def _group(axes: Axes, group: Marks, scale: _PlotScale) -> None:
     color = MUTED if group.look.color is None else COLORS[group.look.color]
     shown = [m for m in group.marks if scale.holds(m.x, m.y)]
     xs, ys = [m.x for m in shown], [m.y for m in shown]
@@ -167,7 +167,7 @@ def _bars(axes: Axes, marks: Sequence[Mark], color: str) -> None:
     )
 
 
-def _labels(axes: Axes, figure: Figure, scale: _Scale) -> None:
+def _labels(axes: Axes, figure: Figure, scale: _PlotScale) -> None:
     size = _points(_FONT * 0.9)
     for placed, strong in _placed(figure, scale):
         box, (x, y) = placed.box, placed.anchor
@@ -190,7 +190,7 @@ def _labels(axes: Axes, figure: Figure, scale: _Scale) -> None:
     )  # fmt: skip
 
 
-def _placed(figure: Figure, scale: _Scale) -> list[tuple[Placed, bool]]:
+def _placed(figure: Figure, scale: _PlotScale) -> list[tuple[Placed, bool]]:
     """Return labels beside points without overlaps, each with a flag for the setting that is marked."""
     wishes = []
     for label in figure.labels:
@@ -206,7 +206,7 @@ def text_width(text: str, font: float) -> float:
     return len(text) * font * 0.56 + 2
 
 
-def _obstacles(figure: Figure, scale: _Scale) -> Iterator[Box]:
+def _obstacles(figure: Figure, scale: _PlotScale) -> Iterator[Box]:
     """Yield boxes that labels must not cover: marks, the steps of the front, the names of lines."""
     sizes = {"front": 0.45, "undefended": 0.55, "chosen": 0.8}
     for group in figure.groups:

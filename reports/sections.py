@@ -6,9 +6,9 @@ import base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reports.compared import (
+    PageRow,
+    PageTable,
     Ranked,
-    Row,
-    Table,
     attack_table,
     cost_table,
     failure_table,
@@ -65,7 +65,7 @@ class Part(NamedTuple):
     story: Story
     called: str
     key: str
-    weights: Table | None
+    weights: PageTable | None
     parallel: dict[str, Any] | None
 
 
@@ -76,11 +76,11 @@ class Section(NamedTuple):
     key: str
     frontier: Drawn
     growth: Drawn
-    front: Table
+    front: PageTable
     ranked: list[Ranked]
-    attacks: Table
-    cost: Table
-    failures: Table
+    attacks: PageTable
+    cost: PageTable
+    failures: PageTable
     parts: list[Part]
     history: pd.DataFrame
 
@@ -130,16 +130,16 @@ def _drawn(figure: Figure, suffix: str, command: Callable[[str], str] | None = N
     return Drawn(named.name, named, plotly_dict(named, command), image, files)
 
 
-def _weights(record: StudyRecord) -> Table | None:
+def _weights(record: StudyRecord) -> PageTable | None:
     """Return a shaded table of importances."""
     found = importances(record)
     if not found:
         return None
-    rows = tuple(Row((i.param, f"{i.utility:.2f}", f"{i.leakage:.2f}")) for i in found)
+    rows = tuple(PageRow((i.param, f"{i.utility:.2f}", f"{i.leakage:.2f}")) for i in found)
     note = "The share of each parameter in what utility and leakage vary by (fANOVA)."
     head = ("parameter ", formatting.metric(record.cell.metric), "leakage")
     heat = tuple((0.0, i.utility, i.leakage) for i in found)
-    return Table("importances", head, rows, note, frame_of([i._asdict() for i in found]), heat)
+    return PageTable("importances", head, rows, note, frame_of([i._asdict() for i in found]), heat)
 
 
 def frames(sections: list[Section]) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -26,11 +26,11 @@ assert shrunk["utility"] != plain["utility"]
 """
 
 WITHOUT_A_FILE_OF_SPACES = """
-from tune_vfl.driver.planning import planned
+from tune_vfl.driver.planning import planned_campaign
 from tune_vfl.errors import SpecError
 def plan(**defense):
     raw = {"study": "s", "dataset": "breast_cancer", "attacks": ["norm"]}
-    return planned({**raw, "defense": {"name": "shrink", **defense}})
+    return planned_campaign({**raw, "defense": {"name": "shrink", **defense}}).studies[0]
 one = plan(params={"factor": 0.25})
 assert one.space.points() == [{}] and one.cell.fixed == {"factor": 0.25}
 try:

@@ -37,10 +37,11 @@ class CellTrainable(TrainingTrainable):
         from tune_vfl.attacks.base import ATTACKS
         from tune_vfl.data.base import DATASETS
         from tune_vfl.defenses.base import DEFENSES
+        from tune_vfl.evaluation.federations.base import FEDERATIONS
         from tune_vfl.machine.runtime import prepare_process
         from tune_vfl.models.base import MODELS
 
-        for registry in (ATTACKS, DATASETS, DEFENSES, MODELS):
+        for registry in (ATTACKS, DATASETS, DEFENSES, FEDERATIONS, MODELS):
             registry.names()  # imports all that it names
         prepare_process()
 

@@ -18,7 +18,7 @@ from tune_vfl.machine.files import written_out
 from tune_vfl.machine.plain_json import load_plain
 from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome
-from tune_vfl.spec import Federation, Named, Strict, Training, explain
+from tune_vfl.spec import Federation, FederationName, Named, Strict, Training, explain
 from tune_vfl.spec.cell import Cell, Mode, RowsUsed
 from tune_vfl.spec.raw import read_text
 from tune_vfl.spec.study import Threat
@@ -27,6 +27,8 @@ CONFIG_SCHEMA: Literal["tune-vfl/config/1"] = "tune-vfl/config/1"
 
 _OF_CELL = ("dataset", "model", "training", "attacks", "seeds", "mode", "num_classes", "federation", "threat", "rows")
 """What an exported setting and the cell that it was measured on both have."""
+
+_BEGINS: dict[FederationName, str] = {"vertical": "own_loop(defense, ...)", "horizontal": "own_rounds(seed=...)"}
 
 
 class Again(Strict):
@@ -160,9 +162,7 @@ class ExportedConfig(Strict):
         """
         from tune_vfl.evaluation.own_loop import OwnLoop
 
-        if self.federation.horizontal:
-            raise UsageError("this setting is of a horizontal federation: begin its training with own_rounds(seed=...)")
-        return OwnLoop(self._task(path), defense, seed=seed)
+        return OwnLoop(self._task(path, "vertical"), defense, seed=seed)
 
     def own_rounds(self, *, seed: int, path: Path | str | None = None) -> OwnRounds:
         """Begin one training of a horizontal federation in a loop of your own: its clients as the search had them.
@@ -178,14 +178,15 @@ class ExportedConfig(Strict):
         """
         from tune_vfl.evaluation.own_rounds import OwnRounds
 
-        if not self.federation.horizontal:
-            raise UsageError("this setting is of a vertical federation: begin its training with own_loop(defense, ...)")
         params = defense_params(self.defense.name, self.defense.params, num_classes=self.num_classes)
-        return OwnRounds(self._task(path), params, seed=seed)
+        return OwnRounds(self._task(path, "horizontal"), params, seed=seed)
 
-    def _task(self, path: Path | str | None) -> Task:
+    def _task(self, path: Path | str | None, federation: FederationName) -> Task:
+        """Return the task of the setting, its data at ``path``, for a loop of one kind of federation."""
         from tune_vfl.evaluation.task import Task
 
+        if (name := self.federation.name) != federation:
+            raise UsageError(f"this setting is of a {name} federation: begin its training with {_BEGINS[name]}")
         cell = self.cell
         if path is not None:
             cell = cell.model_copy(update={"dataset": cell.dataset.model_copy(update={"path": str(path)})})

@@ -35,7 +35,7 @@ def test_a_leakage_is_bounded_over_all_attacks_with_the_confidence_asked_for() -
     assert bounds_of(campaign).of("leakage").bound == pytest.approx([b.upper_90 for b in leakage_bounds(gains)])
     surer = bounds_of(campaign, 0.95).of("leakage").bound
     assert surer == pytest.approx([b.upper for b in leakage_bounds(gains)]), "that of one end of a 90% interval"
-    assert bounds_of(replace(campaign, confidence=0.95)).of("leakage").bound == pytest.approx(surer)
+    assert bounds_of(replace(campaign, spec={"confidence": 0.95})).of("leakage").bound == pytest.approx(surer)
     each = np.stack([upper_bounds(gains[[k]], 0.9) for k in range(2)])
     assert upper_bounds(gains, 0.9) == pytest.approx(each.max(0)), "another attack never lowers it"
 

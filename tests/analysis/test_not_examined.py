@@ -8,7 +8,7 @@ from tests.helpers.campaigns import campaign_of, part_of
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import checks_by_study, checks_together, coverage, unexamined, untried
 from tune_vfl.attacks.base import ATTACKS
-from tune_vfl.driver.planning import planned
+from tune_vfl.driver.planning import planned_campaign
 from tune_vfl.evaluation.coverage import Coverage, coverage_of
 from tune_vfl.records.campaigns import Skipped
 from tune_vfl.spec.cell import MEASURE
@@ -89,7 +89,7 @@ def test_what_was_kept_when_it_was_planned_is_not_worked_out_again() -> None:
 
 def test_a_planned_study_keeps_which_attackers_it_stands_for() -> None:
     plain = {"study": "s", "dataset": "breast_cancer", "defense": "laplace", "attacks": ["norm"]}
-    study = planned(plain)
+    study = planned_campaign(plain).studies[0]
     assert study.coverage == coverage_of(study.spec, study.cell)
     assert study.as_held().coverage == study.coverage
     assert study.coverage is not None

@@ -147,7 +147,7 @@ def bounds_hold(bounds: Bounds, count: int) -> None:
 def test_of_a_confirmation_and_of_what_is_bounded_by_it(of: Drawn) -> None:
     rng = np.random.default_rng(of.seed)
     part = part_of("laplace", draw(of, rng, np.zeros(of.seeds)))
-    contest = Contest.of([part], 5)
+    contest = Contest.of(part, 5)
     fresh = of._replace(seeds=1)
     held = {}
     for number in (MODEL, *(e.number for e in contest.points)):

@@ -170,7 +170,7 @@ def test_a_single_study_s_summary_has_its_decision() -> None:
         (0.5, 1),
     ]
     assert decision["compromise"]["number"] == found["knee"]
-    limited = summary(replace(lone, constraints={"leakage": 0.48}))["decision"]
+    limited = summary(replace(lone, spec={"constraints": {"leakage": 0.48}}))["decision"]
     assert (limited["verdict"], limited["number"]) == ("deploy", 1)
 
 

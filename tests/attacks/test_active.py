@@ -124,7 +124,7 @@ def test_whoever_acts_gets_a_training_of_its_own_and_disturbs_nobody(monkeypatch
         acting.append(next((a.name for a in args[3] if a.capabilities.acts), None))
         return train_pack(*args, **named)
 
-    monkeypatch.setattr(module, "train", noticing)
+    monkeypatch.setattr(module, "train_pack", noticing)
     pmc, active = {"name": "pmc", **QUICK}, {"name": "active", "mode": "constant", "alpha": 30, **QUICK}
     references = measure_references(cell_of(pmc, active))
     (alone,) = evaluate_pack(cell_of(pmc, "norm"), [{"scale": 1e-4}], references)

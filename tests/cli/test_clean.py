@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.studies import STUDY_ID
 from tune_vfl.data import cached
 from tune_vfl.kernels import build
 from tune_vfl.ledger.storage import storage_at
@@ -36,7 +37,12 @@ def used(home: Path, empty_database: Path, tmp_path: Path, monkeypatch: pytest.M
         location = store.artifact_folder(places.embedded_uri(), name)
         run = client.create_run(client.create_experiment(name, artifact_location=location))
         client.log_text(run.info.run_id, "kept", "kept.txt")
-    for path in ("reports/stays/report.html", "reports/.hidden", "artifacts/stays/x/y.txt"):
+    for path in (
+        "reports/stays/report.html",
+        "reports/.hidden",
+        "artifacts/stays/x/y.txt",
+        f"studies/{STUDY_ID}/reports/stays/index.html",
+    ):
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text("kept")
     for path in ("kernels/abc123.so", "mine.csv", "mnist/train.gz"):
@@ -57,6 +63,7 @@ def add_waste(home: Path) -> None:
         home / "artifacts" / "removed" / "run" / "file",
         home / ".mlflow-abc" / "mlflow.db",
         home / "reports" / ".stays-abc" / "report.html",
+        home / "studies" / STUDY_ID / "reports" / "stays" / ".stays-abc" / "report.html",
         places.user_cache() / "kernels" / "fff000.so",
         cached.folder() / "mnist-1.safetensors",
     ):
@@ -92,7 +99,7 @@ def test_what_nothing_uses_goes_and_all_else_stays(used: Path, tmp_path: Path, r
         "1 deleted runs of MLflow": 1000,
         "artifacts of no study": 1000,
     } | {kind: size for kind, size in kinds.items() if kind == "free pages of a database"}
-    assert (looked["bytes"], done["left"]) == (6000, [])
+    assert (looked["bytes"], done["left"]) == (7000, [])
     client = store.client(places.embedded_uri())
     assert {e.name for e in client.search_experiments()} == {"Default", "stays", "of a server's ledger"}
 
@@ -148,7 +155,7 @@ def test_a_folder_of_copies_that_cannot_be_looked_at_is_left_and_said(
     def locked(_place: object) -> list[Path]:
         raise PermissionError(13, "Permission denied", str(used / "data"))
 
-    monkeypatch.setattr(cleaning, "unused", locked)
+    monkeypatch.setattr(cleaning, "of_no_study", locked)
     (said,) = cleaned(run)["left"]
     assert "Permission denied" in said
     assert str(used / "data") in said

@@ -66,7 +66,7 @@ def test_a_study_of_another_measure_is_refused(run: Run) -> None:
 
 def answered(ledger: Ledger, *, noise: float = 0.02) -> Confirmation:
     """Confirm without Ray, and keep the answer."""
-    contest = Contest.of([ledger.record()], 4)
+    contest = Contest.of(ledger.record(), 4)
     answer = answer_to(contest, played(contest, noise=noise))
     ledger.confirmations.set_answer(answer)
     return answer

@@ -6,6 +6,7 @@ import shutil
 import optuna
 import pytest
 
+import reports.page
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as run_trials
@@ -16,7 +17,7 @@ from tune_vfl.machine import places
 from tune_vfl.outcome import Outcome
 from tune_vfl.service.projecting import show_in_mlflow
 from tune_vfl.tracking import store
-from tune_vfl.tracking.deleted import deleted
+from tune_vfl.tracking.removal import deleted
 
 
 @pytest.fixture
@@ -141,6 +142,72 @@ def test_rm_asks_and_removes_what_shows_it_too(campaign, run, home, monkeypatch)
     run_trials(planned(), campaign)
     show_in_mlflow(load_study("c"))
     assert runs_of("c") == 5, "its name is free in MLflow too"
+
+
+@pytest.fixture
+def as_person(home, monkeypatch):
+    """Go on with the ledger of one of two people in one home; both have a study s. A page says whose it is."""
+    who = []
+    monkeypatch.setattr(reports.page, "report_files", lambda *_, **__: {"index.html": f"{who[-1]}'s".encode()})
+
+    def go_on(name):
+        who.append(name)
+        monkeypatch.setenv("TUNE_VFL_STORAGE", str(home / f"{name}.db"))
+        ledger = open_ledger("s")
+        ledger.close()
+        return home / "studies" / ledger.study.id / "reports" / "s" / "index.html"
+
+    return go_on
+
+
+def test_two_ledgers_of_a_home_have_a_report_each_of_one_name(as_person, run, home):
+    shown, pages = home / "reports" / "s" / "index.html", {}
+    for name in ("ann", "bob"):
+        pages[name] = as_person(name)
+        assert run("report", "s")[:2] == (0, f"{shown}\n")
+        assert (shown.read_text(), pages[name].read_text()) == (f"{name}'s", f"{name}'s")
+    as_person("ann")
+    code, out, _ = run("study", "rm", "s", "--yes", "--json")
+    assert (code, json.loads(out)["removed"][0]["reports"]) == (0, [str(pages["ann"].parent)])
+    assert json.loads(out)["removed"][0]["left"] == [f"report {shown.parent}: is of another study of this name"]
+    assert (list((home / "studies").rglob("*.html")), shown.read_text()) == ([pages["bob"]], "bob's")
+    as_person("bob")
+    code, out, _ = run("study", "rm", "s", "--yes", "--json")
+    assert (code, json.loads(out)["removed"][0]["reports"]) == (0, [str(shown.parent)])
+    assert (list((home / "reports").iterdir()), (home / "studies").exists()) == ([], False)
+
+
+def test_a_report_of_the_first_release_becomes_the_study_s(as_person, run, home):
+    page, before = as_person("ann"), home / "reports" / "s" / "notes.txt"
+    before.parent.mkdir(parents=True)
+    before.write_text("of 0.1.0")
+    assert run("report", "s")[0] == 0
+    assert (page.with_name("notes.txt").read_text(), before.read_text()) == ("of 0.1.0", "of 0.1.0")
+    home.rename(home.with_name("moved"))
+    assert (home.with_name("moved") / "reports" / "s" / "index.html").read_text() == "ann's"
+
+
+def test_a_folder_of_reports_on_another_disk_has_the_links(as_person, run, home, tmp_path):
+    page = as_person("ann")
+    (tmp_path / "disk" / "far" / "reports").mkdir(parents=True)
+    (home / "reports").symlink_to(tmp_path / "disk" / "far" / "reports")
+    for _ in range(2):
+        assert run("report", "s")[:2] == (0, f"{home / 'reports' / 's' / 'index.html'}\n")
+    shutil.rmtree(home / "studies")
+    assert run("study", "rm", "s", "--yes")[0] == 0
+    assert (page.exists(), list((tmp_path / "disk" / "far" / "reports").iterdir())) == (False, [])
+
+
+def test_where_no_link_can_be_made_the_page_is_the_one_in_the_study_s_folder(as_person, run, home, monkeypatch):
+    page = as_person("ann")
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("pathlib.Path.symlink_to", refuse)
+    assert run("report", "s")[:2] == (0, f"{page}\n")
+    assert run("study", "rm", "s", "--yes")[0] == 0
+    assert not page.exists()
 
 
 def test_rm_of_a_part_leaves_the_campaign_and_runs_of_others(campaign, run, home):

@@ -306,10 +306,10 @@ def test_doctor_wants_write_ahead_logging(tmp_path, monkeypatch):
 
 
 def test_doctor_exit_codes():
-    from tune_vfl.service.checks import Check
+    from tune_vfl.service.checks import Health
     from tune_vfl.service.health import exit_code
 
-    fine, found, away = (Check("x", s, "") for s in ("ok", "finding", "unreachable"))
+    fine, found, away = (Health("x", s, "") for s in ("ok", "finding", "unreachable"))
     assert exit_code([fine]) == 0
     assert exit_code([fine, found]) == 1
     assert exit_code([found, away, fine]) == 4

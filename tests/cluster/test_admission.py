@@ -11,7 +11,7 @@ from tests.helpers.state_api import cluster, listing
 from tune_vfl.cluster import jobs as module
 from tune_vfl.cluster.admission import SEAT, offers_seats, places_of
 from tune_vfl.cluster.jobs import Jobs, Where
-from tune_vfl.machine.web import Server
+from tune_vfl.machine.web import WebServer
 
 
 def nodes(*resources: dict[str, float], state: str = "ALIVE") -> bytes:
@@ -74,7 +74,7 @@ def test_drivers_take_a_seat_where_there_are_some_and_others_none(
     monkeypatch.setattr(module, "require_answer", lambda *_: None)
     monkeypatch.setattr(module.Relay, "client", lambda _: client)
     monkeypatch.setattr(module, "offers_seats", lambda *_: offered)
-    jobs = Jobs(Server("http://127.0.0.1:9"))
+    jobs = Jobs(WebServer("http://127.0.0.1:9"))
     for does in ("search", "resume", "study pack"):
         jobs.run(does, [], "s", Where())
     seat = {SEAT: 1} if offered else None

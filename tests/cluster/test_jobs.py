@@ -23,7 +23,7 @@ from tune_vfl.cluster.jobs import answers_in
 from tune_vfl.cluster.packs import packs_by_job
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError, UsageError
-from tune_vfl.machine.web import Server, is_loopback
+from tune_vfl.machine.web import WebServer, is_loopback
 
 SPEC = {
     "study": "tiny-job",
@@ -82,7 +82,7 @@ def head():
         ray = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         for _ in range(240):
-            if ask(Server(url, token), timeout=1) == "open":
+            if ask(WebServer(url, token), timeout=1) == "open":
                 break
             assert ray.poll() is None, Path(folder, "log").read_text()
             import time
@@ -118,12 +118,12 @@ def test_the_dashboard_says_who_has_room_and_who_waits(head):
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as driver:
         job = driver.stdout.readline().strip()
-        found = packs_by_job(Relay(Server(url, token)))
+        found = packs_by_job(Relay(WebServer(url, token)))
         driver.communicate("")
     assert found[job].running + found[job].waiting == 3
     assert found[job].waiting >= 1
     with pytest.raises(UnreachableError, match="refuses the token"):
-        packs_by_job(Relay(Server(url, "wrong")))
+        packs_by_job(Relay(WebServer(url, "wrong")))
 
 
 def test_submit_wait_and_read_the_front_back(head, tmp_path, monkeypatch, capsys):
@@ -202,7 +202,7 @@ def test_a_spec_on_the_cluster_is_read_by_its_user_alone(head, tmp_path, monkeyp
     monkeypatch.setenv("RAY_AUTH_TOKEN", token)
     from tune_vfl.cluster.jobs import Jobs, Where
 
-    jobs = Jobs(Server(url, token))
+    jobs = Jobs(WebServer(url, token))
     seen = tmp_path / "tune-vfl"
     seen.write_text("#!/bin/sh\nstat -c 'mode %a' spec.yaml\n")
     seen.chmod(0o755)
@@ -259,7 +259,7 @@ def open_dashboard():
 def test_an_open_cluster_is_a_finding(open_dashboard, monkeypatch):
     from tune_vfl.service import health
 
-    assert ask(Server(open_dashboard)) == "open"
+    assert ask(WebServer(open_dashboard)) == "open"
     monkeypatch.setenv("RAY_ADDRESS", open_dashboard)
     (check,) = health.cluster()
     assert check.status == "finding"
@@ -268,8 +268,8 @@ def test_an_open_cluster_is_a_finding(open_dashboard, monkeypatch):
 
 
 def test_what_is_no_dashboard_is_told_apart(open_dashboard):
-    assert ask(Server(f"{open_dashboard}/elsewhere")) == "other"
-    assert ask(Server("http://127.0.0.1:9")) == "away"
+    assert ask(WebServer(f"{open_dashboard}/elsewhere")) == "other"
+    assert ask(WebServer("http://127.0.0.1:9")) == "away"
 
 
 def test_no_cluster_exits_4(spec, capsys):

@@ -21,7 +21,7 @@ from tune_vfl.cluster.packs import packs_by_job
 from tune_vfl.cluster.profiles import find_profile, profiles_file
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError, UsageError
-from tune_vfl.machine.web import Server
+from tune_vfl.machine.web import WebServer
 from tune_vfl.service.ray_cluster import examine_cluster
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_what_takes_the_port_of_a_forward_that_ended_hears_nothing(
     """While a job is followed; each later look is decided anew, and waits as for any cluster that is away."""
     forward = serving(dashboard)
     server = forward.__enter__()
-    jobs, shown = Jobs(Server(f"http://127.0.0.1:{port_of(server)}", TOKEN)), []
+    jobs, shown = Jobs(WebServer(f"http://127.0.0.1:{port_of(server)}", TOKEN)), []
 
     def show(line: str) -> None:
         shown.append(line)
@@ -123,7 +123,7 @@ def test_what_takes_the_port_of_a_forward_that_ended_hears_nothing(
     with pytest.raises(UnreachableError, match=NOT_OURS):
         jobs.run("search", [], "s", Where(), files={"spec.yaml": "study: s"})
     with pytest.raises(UnreachableError, match=NOT_OURS):
-        packs_by_job(Relay(Server(jobs.address, TOKEN)))
+        packs_by_job(Relay(WebServer(jobs.address, TOKEN)))
     assert set(stranger.heard.split("\n")) <= {"b''", ""}
 
 
@@ -156,14 +156,14 @@ def test_only_whole_paths_are_unix_sockets(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_relay_wants_its_own_password(dashboard: type[Dashboard], heard: list[str | None]) -> None:
     with serving(dashboard) as server:
-        relay = Relay(Server(f"http://127.0.0.1:{port_of(server)}", TOKEN))
+        relay = Relay(WebServer(f"http://127.0.0.1:{port_of(server)}", TOKEN))
         for given in (None, "guessed", TOKEN, "ünsent"):
-            assert Server(relay.address, given).request("/api/jobs/").status == 401
+            assert WebServer(relay.address, given).request("/api/jobs/").status == 401
         assert heard == []
-        assert Server(relay.address, relay.password).request("/api/jobs/").body.startswith(b"[{")
+        assert WebServer(relay.address, relay.password).request("/api/jobs/").body.startswith(b"[{")
         relay.close()
         with pytest.raises(ConnectionRefusedError):
-            Server(relay.address).request("/api/jobs/")
+            WebServer(relay.address).request("/api/jobs/")
     assert heard == [f"Bearer {TOKEN}"]
 
 
@@ -172,7 +172,7 @@ def test_a_cluster_that_leads_elsewhere_is_not_followed(stranger: Stranger, dash
         pytest.skip("a stranger beside one's own server needs root")
     dashboard.elsewhere = stranger.listens()
     with serving(dashboard) as server:
-        jobs = Jobs(Server(f"http://127.0.0.1:{port_of(server)}", TOKEN))
+        jobs = Jobs(WebServer(f"http://127.0.0.1:{port_of(server)}", TOKEN))
         with pytest.raises(Exception, match="307"):
             jobs.run("studies", [], "", Where())
     assert stranger.heard == ""
@@ -188,7 +188,7 @@ def test_a_proxy_hears_nothing_of_what_stays_on_this_machine(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, f"http://127.0.0.1:{stranger.listens()}")
     with serving(dashboard) as server:
-        jobs = Jobs(Server(f"http://127.0.0.1:{port_of(server)}", TOKEN))
+        jobs = Jobs(WebServer(f"http://127.0.0.1:{port_of(server)}", TOKEN))
         assert [job.id for job in jobs.list()] == ["job"]
     assert stranger.heard == ""
     assert "no_proxy" not in os.environ
@@ -200,7 +200,7 @@ def test_a_password_of_netrc_does_not_take_the_token_s_place(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".netrc").write_text("default login me password other\n")
     with serving(dashboard) as server:
-        jobs = Jobs(Server(f"http://127.0.0.1:{port_of(server)}", TOKEN))
+        jobs = Jobs(WebServer(f"http://127.0.0.1:{port_of(server)}", TOKEN))
         assert [job.id for job in jobs.list()] == ["job"]
     assert set(heard) == {f"Bearer {TOKEN}"}
 
@@ -208,8 +208,8 @@ def test_a_password_of_netrc_does_not_take_the_token_s_place(
 RAYS_OWN = """
 import sys
 from tune_vfl.cluster.jobs import Jobs
-from tune_vfl.machine.web import Server
-Jobs(Server(sys.argv[1], sys.argv[2] or None)).list()
+from tune_vfl.machine.web import WebServer
+Jobs(WebServer(sys.argv[1], sys.argv[2] or None)).list()
 """
 
 
@@ -241,9 +241,9 @@ def test_what_no_header_can_carry_is_no_token(token: str, monkeypatch: pytest.Mo
 def test_a_dashboard_is_known_by_its_list_of_jobs(dashboard: type[Dashboard]) -> None:
     with serving(dashboard) as server:
         address = f"http://127.0.0.1:{port_of(server)}"
-        assert (ask(Server(address, TOKEN)), ask(Server(f"{address}/elsewhere", TOKEN))) == ("open", "other")
+        assert (ask(WebServer(address, TOKEN)), ask(WebServer(f"{address}/elsewhere", TOKEN))) == ("open", "other")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert ask(Server(f"http://127.0.0.1:{silent.getsockname()[1]}"), timeout=0.1) == "away"
+        assert ask(WebServer(f"http://127.0.0.1:{silent.getsockname()[1]}"), timeout=0.1) == "away"
 
 
 ODD = {

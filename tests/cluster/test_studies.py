@@ -15,7 +15,7 @@ from tests.helpers.packing import run as run_trials
 from tune_vfl import load_study
 from tune_vfl.cli.jobs import _show_end, _usable
 from tune_vfl.cluster import studies
-from tune_vfl.cluster.jobs import SCHEMAS, Job, Where, answers_in, is_answer
+from tune_vfl.cluster.jobs import SCHEMAS, ClusterJob, Where, answers_in, is_answer
 from tune_vfl.cluster.profiles import find_profile, profiles_file
 from tune_vfl.cluster.shipping import stays_here
 from tune_vfl.data import load
@@ -35,7 +35,7 @@ class Cluster:
 
     address = "http://c"
 
-    def __init__(self, *jobs: Job, status: str = "SUCCEEDED", log: str = "") -> None:
+    def __init__(self, *jobs: ClusterJob, status: str = "SUCCEEDED", log: str = "") -> None:
         self.jobs, self.asked = list(jobs), []
         self._status, self._log = status, log
 
@@ -44,11 +44,11 @@ class Cluster:
 
     def run(self, does, arguments, study, where, *, files=None, spec=""):
         self.asked.append(([does, *arguments], where, files))
-        self.jobs.append(Job(f"job{len(self.jobs)}", "RUNNING", study, does, where.home or "", spec))
+        self.jobs.append(ClusterJob(f"job{len(self.jobs)}", "RUNNING", study, does, where.home or "", spec))
         return self.jobs[-1].id
 
     def wait(self, job_id):
-        return Job(job_id, self._status)
+        return ClusterJob(job_id, self._status)
 
     def logs(self, _job_id):
         return self._log
@@ -69,7 +69,7 @@ def test_a_running_study_is_joined_and_another_spec_of_it_is_refused():
 
 
 def test_a_stopped_study_goes_on():
-    there = Cluster(Job("old", "STOPPED", "s", "search", "/h", "x"), Job("strange", "SUCCEEDED"))
+    there = Cluster(ClusterJob("old", "STOPPED", "s", "search", "/h", "x"), ClusterJob("strange", "SUCCEEDED"))
     assert not studies.submit(there, {**RAW, "budget": {"trials": 8}}, Where("/h")).joined
     command, where, files = there.asked[-1]
     assert (command, where) == (["search", "spec.yaml", "--json"], Where("/h"))
@@ -289,12 +289,12 @@ def test_what_a_job_prints_at_its_end_is_found_and_shown(home, capsys):
     log = "\n".join(["campaign c was finished already, nothing was run; --trials N asks for more", *lines])
     assert answers_in(log) == summaries
     assert [is_answer(line) for line in log.splitlines()] == [False, True, True]
-    _show_end(Job("j", "SUCCEEDED"), lines[0], json=False)
+    _show_end(ClusterJob("j", "SUCCEEDED"), lines[0], json=False)
     assert "campaign c: 2 studies, 4 ok" in capsys.readouterr().out
     failed = {**summaries[0], "studies": [{**summaries[1], "trials": {"ok": 1, "error": 1}}]}
     for log, code in ((lines[0], 1), (json.dumps(failed), 3)):
         with pytest.raises(typer.Exit) as ended:
-            _show_end(Job("j", "FAILED", message="it said 3"), log, json=True)
+            _show_end(ClusterJob("j", "FAILED", message="it said 3"), log, json=True)
         assert ended.value.exit_code == code
 
 

@@ -17,7 +17,7 @@ WOBBLE = (-0.01, 0.0, 0.01, 0.0)
 def confirmed_point(attacks: dict[str, dict[str, float]]) -> ConfirmedPoint:
     """Return the only setting of a study, of which the search met ``norm`` alone, at an advantage of .1."""
     part = part_of("laplace", [outcome_of([0.9, 0.91, 0.92], {"norm": [0.1, 0.11, 0.09]})], attacks=["norm"])
-    contest = Contest.of([part], 5)
+    contest = Contest.of(part, 5)
     held = {}
     for number in (UNDEFENDED, 0):
         for k in range(20):

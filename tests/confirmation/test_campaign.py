@@ -98,7 +98,7 @@ def test_a_lone_study_is_confirmed_as_it_was_before_there_were_campaigns(
     case: str, seeds: int, scales: Any, as_searched: None
 ) -> None:
     ledger = searched(f"study-{case}", scales=scales)
-    contest = Contest.of([ledger.record()], seeds)
+    contest = Contest.of(ledger.record(), seeds)
     held = played(contest)
     assert sorted([number, seed] for _, number, seed in held) == BEFORE[case]["places"]
     answer = json.loads(json.dumps(answered(contest, held).plain()))
@@ -110,7 +110,7 @@ def test_a_lone_study_is_confirmed_as_it_was_before_there_were_campaigns(
 
 def test_the_true_joint_front_is_found_and_a_defense_that_was_lucky_goes() -> None:
     parts = three()
-    contest = Contest.of(parts, 6)
+    contest = Contest.of(campaign_of(parts), 6)
     assert {("iso", 2), ("iso", 6)} <= contest.front, "the search was deceived"
     assert len(contest.points) - len(contest.front) <= 5, "neighbors of the joint front, not of each study's own"
     held = played_noisily(contest)
@@ -139,7 +139,7 @@ def test_the_true_joint_front_is_found_and_a_defense_that_was_lucky_goes() -> No
 
 
 def test_a_setting_that_was_settled_early_shows_its_chance_of_then_whatever_is_known_later() -> None:
-    contest = Contest.of(three(), 6)
+    contest = Contest.of(campaign_of(three()), 6)
     held = played_noisily(contest)
     plan = contest.plan(held)
     settled = [i for i, kept in enumerate(plan.kept) if not kept]
@@ -158,15 +158,15 @@ def test_of_thousands_of_settings_the_same_take_part(monkeypatch: pytest.MonkeyP
     parts = [confirmable("laplace", scales=scales), confirmable("gaussian", defense="gaussian", scales=scales)]
     for number in range(len(scales)):
         parts = [luckier(record, [number], luck.normal(0, 0.02)) for record in parts]
-    few = Contest.of(parts, 5)
+    few = Contest.of(campaign_of(parts), 5)
     monkeypatch.setattr("tune_vfl.confirmation.contest.MANY", 10)
-    many = Contest.of(parts, 5)
+    many = Contest.of(campaign_of(parts), 5)
     assert len(many.points) == len(many.front) + 10, "there are enough neighbors to choose from"
     assert [p.key for p in many.points] == [p.key for p in few.points]
 
 
 def test_settings_of_all_studies_share_their_seeds_and_one_undefended_model() -> None:
-    contest = Contest.of(three(), 5)
+    contest = Contest.of(campaign_of(three()), 5)
     held = played(contest)
     for setting in {(study, number) for study, number, _ in held}:
         seeds = sorted(s for study, n, s in held if (study, n) == setting)
@@ -182,12 +182,12 @@ def test_settings_of_all_studies_share_their_seeds_and_one_undefended_model() ->
 def test_an_undefended_model_is_measured_again_for_other_attacks_where_such_a_setting_takes_part() -> None:
     laplace, gaussian = three()[:2]
     lucky = luckier(confirmable("other", defense="iso", scales=SCALES[:8], attacks=BOTH), [2], 0.1)
-    contest = Contest.of([laplace, gaussian, lucky], 5)
+    contest = Contest.of(campaign_of([laplace, gaussian, lucky]), 5)
     assert contest.measured_undefended == ("laplace", "other")
     table = Table(contest, played(contest))
     assert (table.reference, table.undefended("other").seeds) == ("laplace", 10)
     behind = confirmable("behind", defense="iso", scales=SCALES[:8], attacks=BOTH)
-    contest = Contest.of([laplace, gaussian, behind], 5)
+    contest = Contest.of(campaign_of([laplace, gaussian, behind]), 5)
     assert {e.study for e in contest.points} == {"laplace", "gaussian"}
     assert contest.measured_undefended == ("laplace",), "nobody asks what a defense far behind is compared with"
     answer = answer_of(Table(contest, played(contest)), "behind")
@@ -203,7 +203,7 @@ def test_a_setting_is_measured_by_the_attacks_that_it_met_whatever_others_met(as
     answers = []
     for attacks in ([{"name": "norm"}], [{"name": "pmc"}, {"name": "norm"}]):
         laplace = confirmable(f"laplace-{len(attacks)}", scales=LOW, attacks=attacks)
-        contest = Contest.of([laplace, gaussian], 5)
+        contest = Contest.of(campaign_of([laplace, gaussian]), 5)
         answers.append(answer_of(Table(contest, played_noisily(contest)), "gaussian"))
     few, many = answers
     assert {p.attack for p in many.points} == {"norm"}
@@ -216,7 +216,7 @@ def test_a_setting_is_measured_by_the_attacks_that_it_met_whatever_others_met(as
 
 @pytest.mark.parametrize("most", [0, 3, 17, 60])
 def test_a_stopped_confirmation_of_a_campaign_goes_on_to_the_same_end(most: int) -> None:
-    contest = Contest.of(three(), 5)
+    contest = Contest.of(campaign_of(three()), 5)
     straight = played(contest)
     half = played(contest, most=most)
     assert len(half) == most
@@ -225,7 +225,7 @@ def test_a_stopped_confirmation_of_a_campaign_goes_on_to_the_same_end(most: int)
 
 def test_what_is_trained_together_is_of_one_study() -> None:
     parts = three()
-    contest = Contest.of(parts, 5)
+    contest = Contest.of(campaign_of(parts), 5)
     places = contest.missing(contest.plan({}), {})
     jobs = cut(parts, places, workers=2, stacks=bool)
     assert Counter((*setting, s) for job in jobs for setting in job.settings for s in job.cell.seeds) == Counter(places)
@@ -267,10 +267,12 @@ def test_each_data_set_has_a_contest_of_its_own_and_they_are_answered_together()
 def test_settings_of_two_defenses_may_share_a_line() -> None:
     near = (1e-3, 1.0001e-3)
     contest = Contest.of(
-        [
-            confirmable("laplace", scales=(1e-5, 1e-4, near[0])),
-            confirmable("gaussian", defense="gaussian", scales=(near[1], 1e-2, 1e-1)),
-        ],
+        campaign_of(
+            [
+                confirmable("laplace", scales=(1e-5, 1e-4, near[0])),
+                confirmable("gaussian", defense="gaussian", scales=(near[1], 1e-2, 1e-1)),
+            ]
+        ),
         4,
     )
     table = Table(contest, played_noisily(contest))
@@ -289,12 +291,12 @@ def test_what_studies_share_is_kept_with_each_and_an_earlier_confirmation_of_one
         "gaussian": searched("gaussian", defense="gaussian", scales=HIGH),
     }
     records = [ledger.record() for ledger in ledgers.values()]
-    alone = Contest.of(records[1:], 3)
+    alone = Contest.of(campaign_of(records[1:]), 3)
     earlier = played(alone)
     for (_, number, seed), record in earlier.items():
         ledgers["gaussian"].confirmations.keep((number, seed), record)
     kept = Kept(campaign_of(records), ledgers)
-    contest = Contest.of(records, 3)
+    contest = Contest.of(campaign_of(records), 3)
     held = kept.records
     assert sum(n == UNDEFENDED for _, n, _ in held) == 10
     owed = contest.missing(contest.plan(held), held)
@@ -311,7 +313,7 @@ def test_what_studies_share_is_kept_with_each_and_an_earlier_confirmation_of_one
 
 def test_an_attacker_is_tuned_against_a_study_s_trial_and_not_against_another_s_of_that_number() -> None:
     parts = three()
-    contest = Contest.of(parts, 4)
+    contest = Contest.of(campaign_of(parts), 4)
     table = Table(contest, played(contest))
     joint = joint_answer_of(campaign_of(parts), [table])
     assert table.settings_kept == list(joint.by_setting)
@@ -329,7 +331,7 @@ def test_an_attacker_is_tuned_against_a_study_s_trial_and_not_against_another_s_
 def test_the_campaign_s_answer_is_kept_in_its_own_row_and_the_studies_in_theirs() -> None:
     ledgers = [searched("laplace", scales=LOW), searched("gaussian", defense="gaussian", scales=HIGH)]
     records = [ledger.record() for ledger in ledgers]
-    contest = Contest.of(records, 3)
+    contest = Contest.of(campaign_of(records), 3)
     table = Table(contest, played(contest))
     joint = joint_answer_of(campaign_of(records), [table])
     in_campaign(ledgers)

@@ -34,7 +34,7 @@ def contest_of(norm: float, pmc: float, seeds: int = 5) -> Contest:
     ledger.close()
     record = ledger.record()
     trials = [replace(t, outcome=_with(t.outcome, norm, pmc)) if t.number == TRIAL else t for t in record.trials]
-    return Contest.of([replace(record, trials=tuple(trials))], seeds)
+    return Contest.of(replace(record, trials=tuple(trials)), seeds)
 
 
 def _with(outcome: Outcome, norm: float, pmc: float) -> Outcome:
@@ -89,7 +89,7 @@ def test_an_interval_of_utility_holds_for_other_rows_as_far_as_seeds_say_nothing
     """Without noise over seeds it is that over rows alone: of its mean variance the share that one seed tests on."""
     ledger = searched(scales=SCALES, noise=0.0)
     ledger.close()
-    contest = Contest.of([ledger.record()], 5)
+    contest = Contest.of(ledger.record(), 5)
 
     def find(place: Place) -> SeedRecord:
         return measure(contest, place, noise=0.0).model_copy(update={"variance": 1e-4 * (1 + place[2] % 2)})
@@ -110,7 +110,7 @@ def test_an_interval_of_utility_holds_for_other_rows_as_far_as_seeds_say_nothing
 def test_a_setting_whose_spread_over_rows_is_not_known_of_every_seed_is_given_that_over_seeds_alone() -> None:
     ledger = searched(scales=SCALES, noise=0.0)
     ledger.close()
-    contest = Contest.of([ledger.record()], 2)
+    contest = Contest.of(ledger.record(), 2)
 
     def find(place: Place) -> SeedRecord:
         known = {} if place[1:] == (TRIAL, 1000) else {"variance": 1e-4}
@@ -127,7 +127,7 @@ def test_a_setting_whose_spread_over_rows_is_not_known_of_every_seed_is_given_th
 def test_an_undefended_model_has_numbers_from_two_seeds_on(seeds: int, outcome: str) -> None:
     ledger = searched(scales=SCALES, noise=0.0)
     ledger.close()
-    contest = Contest.of([ledger.record()], 1)
+    contest = Contest.of(ledger.record(), 1)
     held = played(contest, noise=0.0)
     few = {place: kept for place, kept in held.items() if place[1] != UNDEFENDED or place[2] < 1000 + seeds}
     found = Table(contest, few).undefended("study")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("home")
 def contest_of(seeds: int = 5, **fields: Any) -> Contest:
     ledger = searched(**fields)
     ledger.close()
-    return Contest.of([ledger.record()], seeds)
+    return Contest.of(ledger.record(), seeds)
 
 
 def test_the_front_takes_part_and_its_likeliest_neighbors_do() -> None:
@@ -46,7 +46,7 @@ def test_with_a_single_seed_the_neighbors_are_those_that_only_the_front_dominate
     twice = lowered.model_copy(update={"utility": Score.of("auc", [worse.utility.mean - 0.02])})
     trials = [*record.trials, replace(record.trials[3], number=90, outcome=lowered)]
     trials.append(replace(record.trials[3], number=91, outcome=twice))
-    contest = Contest.of([replace(record, trials=tuple(trials))], 5)
+    contest = Contest.of(replace(record, trials=tuple(trials)), 5)
     assert [t.number for t in contest.points] == [*range(len(SCALES)), 90]
 
 
@@ -63,7 +63,7 @@ def test_from_two_seeds_on_a_neighbor_takes_part_by_its_chance_and_not_by_its_ra
         return replace(best, number=number, outcome=best.outcome.model_copy(update={"utility": utility}))
 
     trials = (best, behind(1, 0.01, 0.0), behind(2, 0.02, 0.02))
-    contest = Contest.of([replace(record, trials=trials)], 5)
+    contest = Contest.of(replace(record, trials=trials), 5)
     assert [e.number for e in contest.points] == [0, 1, 2]
 
 
@@ -154,7 +154,7 @@ def test_without_noise_the_answer_is_the_curve_itself() -> None:
 def test_a_search_that_was_lucky_is_found_out() -> None:
     record = searched(noise=0.0).record()
     lucky = [replace(t, outcome=_luckier(t.outcome, 0.05)) for t in record.trials]
-    contest = Contest.of([replace(record, trials=tuple(lucky))], 4)
+    contest = Contest.of(replace(record, trials=tuple(lucky)), 4)
     answer = answered(contest, played(contest, noise=0.0))
     assert answer.gap["utility"] == pytest.approx(0.05)
 

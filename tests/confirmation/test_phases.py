@@ -41,7 +41,7 @@ def test_phases_are_said_as_they_come(here: type[Here], capfd: Any) -> None:
 @pytest.mark.parametrize("known", [1002, 10_000], ids=["the first phase of one is over", "one has come to its end"])
 def test_of_two_data_sets_the_earliest_phase_is_said(here: type[Here], capfd: Any, known: int) -> None:
     first, second = searched("first", scales=SCALES), searched("second", scales=SCALES, dataset={"name": "wine"})
-    for place, record in played(Contest.of([first.record()], 3)).items():
+    for place, record in played(Contest.of(first.record(), 3)).items():
         if place[2] < known or place[1] == UNDEFENDED:
             first.confirmations.keep(place[1:], record)
     in_campaign([first, second])

@@ -12,8 +12,9 @@ from tests.helpers.problems import made_up_split
 from tune_vfl.defenses.labobf import LARGEST, Labobf, LabobfParams, cut_points, draw_numbers, soft_values
 from tune_vfl.errors import ShapeError, SpecError, UsageError
 from tune_vfl.evaluation import evaluate_pack
+from tune_vfl.evaluation.federations.vertical import scores_on_test_rows
 from tune_vfl.evaluation.resolving import resolve
-from tune_vfl.evaluation.training import extended, scores_on_test_rows
+from tune_vfl.evaluation.training import extended
 from tune_vfl.metrics.utility import accuracy, auc, positive_margin
 from tune_vfl.models.base import build
 from tune_vfl.models.mlp import Mlp, MlpOptions

@@ -11,7 +11,7 @@ from tests.helpers.packing import run as keep
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl import load_study
 from tune_vfl.driver.api import default_sinks
-from tune_vfl.driver.campaign_run import run_campaign, run_study
+from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.planning import shared_out
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.execution.trainable_spec import TrainableSpec
@@ -38,7 +38,7 @@ def campaign(trials=12, defenses=("laplace", "gaussian", "iso"), name="c", *, wo
         cell = simulated_cell(spec)
         studies.append(PlannedStudy(spec, cell, space_of(spec, cell)))
     spec = {"study": name, "defense": list(defenses)}
-    return PlannedCampaign(name, spec, shared_out(studies, trials, name), trials=trials)
+    return PlannedCampaign(name, shared_out(studies, trials, name), trials, spec)
 
 
 def go(planned, options=None, **how):
@@ -84,7 +84,11 @@ def test_a_part_belongs_to_one_campaign_and_its_lease():
         open_study("d")
     place = storage_at(None)
     with place.lease("c"), pytest.raises(StudyError, match="being run by another process"):
-        run_study(Ledger.open("c-laplace").study, work=TrainableSpec(SimulatedTrainable, {}), progress=False)
+        run_campaign(
+            PlannedCampaign.of(Ledger.open("c-laplace").study),
+            work=TrainableSpec(SimulatedTrainable, {}),
+            progress=False,
+        )
     with place.lease("c-gaussian") as lease:
         assert lease.study == "c"
 
@@ -96,12 +100,16 @@ def test_a_campaign_and_a_study_cannot_have_one_name():
     keep(campaign(2, ("gaussian",), "z"), storage_at(None))
     lone = campaign(2, ("laplace",), "w").studies[0].changed(name="z")
     with pytest.raises(StudyError, match="is a campaign"):
-        run_study(replace(lone, campaign=""), work=TrainableSpec(SimulatedTrainable, {}))
+        run_campaign(PlannedCampaign.of(replace(lone, campaign="")), work=TrainableSpec(SimulatedTrainable, {}))
 
 
 def test_a_lone_study_of_before_becomes_a_part(workers):
     planned = campaign(4, ("laplace", "gaussian"))
-    run_study(replace(planned.studies[0], campaign=""), work=TrainableSpec(SimulatedTrainable, {}), progress=False)
+    run_campaign(
+        PlannedCampaign.of(replace(planned.studies[0], campaign="")),
+        work=TrainableSpec(SimulatedTrainable, {}),
+        progress=False,
+    )
     before = load_study("c-laplace").record().studies[0]
     go(planned)
     after = open_study("c").record().studies[0]

@@ -11,7 +11,7 @@ import yaml
 from tests.helpers.refusals import refusal
 from tune_vfl.cli.main import main
 from tune_vfl.driver import api
-from tune_vfl.driver.planning import plan, planned, planned_campaign, refuse_mistakes
+from tune_vfl.driver.planning import plan, planned_campaign, refuse_mistakes
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate, resolving
 from tune_vfl.ledger.ledger import Ledger
@@ -31,16 +31,16 @@ RAW = {
 def test_every_form_of_a_spec_becomes_the_same_study(tmp_path):
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
-    study = planned(RAW)
+    study = planned_campaign(RAW).studies[0]
     assert isinstance(study, PlannedStudy)
-    assert planned(parse(RAW)) == planned(path) == planned(str(path)) == study
-    assert planned(study) is study
+    assert all(planned_campaign(spec).studies == (study,) for spec in (parse(RAW), path, str(path)))
+    assert planned_campaign(study).studies[0] is study
     assert plan(RAW).studies == (study,)
     assert (study.name, study.cell.defense, list(study.space.params)) == ("s", "laplace", ["scale"])
 
 
 def test_another_name_and_budget_leave_what_was_resolved():
-    study = planned(RAW)
+    study = planned_campaign(RAW).studies[0]
     other = study.changed(trials=9, name="t")
     assert (other.name, other.spec.budget.trials, other.spec.budget.seeds) == ("t", 9, 1)
     assert (other.cell, other.space) == (study.cell, study.space)
@@ -58,7 +58,7 @@ def test_another_name_and_budget_leave_what_was_resolved():
 
 
 def test_what_may_differ_does_not_make_it_another_study():
-    study = planned(RAW)
+    study = planned_campaign(RAW).studies[0]
     recipe = study.cell.training.epochs
     said = {
         **RAW,
@@ -67,13 +67,13 @@ def test_what_may_differ_does_not_make_it_another_study():
         "tracking": "sqlite:///elsewhere.db",
         "budget": {**RAW["budget"], "minutes": 5},
     }
-    assert study.difference(planned(said)) == []
-    more = planned({**said, "training": {"epochs": recipe + 1}})
+    assert study.difference(planned_campaign(said).studies[0]) == []
+    more = planned_campaign({**said, "training": {"epochs": recipe + 1}}).studies[0]
     assert study.difference(more) == [f"resolved.training.epochs: {recipe} -> {recipe + 1}"]
 
 
 def test_it_comes_back_from_its_dump():
-    study = planned({**RAW, "training": {"lr": {"float": [1e-4, 1e-2]}}})
+    study = planned_campaign({**RAW, "training": {"lr": {"float": [1e-4, 1e-2]}}}).studies[0]
     held = PlannedStudy.read(json.loads(json.dumps(study.dumped())))
     assert held == study.as_held()
     assert held.spec.searched == study.spec.searched
@@ -96,7 +96,7 @@ def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
     if verb == "python":
-        api.search(planned(RAW), sinks=())
+        api.search(planned_campaign(RAW).studies[0], sinks=())
         api.search(run[0], sinks=())
     else:
         assert main(["search", str(path), "--trials", "9", "--name", "t"]) == 0
@@ -107,7 +107,7 @@ def test_a_spec_is_resolved_once(verb, tmp_path, monkeypatch):
 
 def test_unknown_names_are_told_together_with_wrong_fields():
     wrong = {**RAW, "budget": {"trials": 0}, "dataset": "breast_cancr", "attacks": ["norm", {"name": "mean_"}]}
-    for refuse in (planned, plan, lambda raw: refuse_mistakes([raw])):
+    for refuse in (planned_campaign, plan, lambda raw: refuse_mistakes([raw])):
         with pytest.raises(SpecError) as refused:
             refuse({**wrong, "defense": "laplas"})
         said = str(refused.value)
@@ -120,11 +120,9 @@ def test_unknown_names_are_told_together_with_wrong_fields():
             assert words in said
 
 
-def test_several_studies_are_planned_but_not_searched_as_one():
+def test_several_studies_are_planned_under_the_name_of_their_campaign():
     matrix = {**RAW, "defense": ["none", "laplace"], "budget": {"trials": 5}}
     assert [s.name for s in plan(matrix).studies] == ["s-breast_cancer-none", "s-breast_cancer-laplace"]
-    with pytest.raises(SpecError, match="campaign of 2"):
-        planned(matrix)
     nameless = {key: value for key, value in matrix.items() if key != "study"}
     with pytest.raises(SpecError, match="study: is required"):
         plan(nameless)

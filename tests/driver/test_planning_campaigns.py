@@ -13,7 +13,6 @@ from tune_vfl.driver import planning
 from tune_vfl.driver.planning import (
     changed,
     plan,
-    planned,
     planned_campaign,
     refuse_mistakes,
     with_all_defenses,
@@ -36,7 +35,7 @@ TWO = {**RAW, "defense": ["laplace", "iso"], "attacks": ["norm"]}
 
 @pytest.fixture(scope="module")
 def study() -> PlannedStudy:
-    return planned(RAW)
+    return planned_campaign(RAW).studies[0]
 
 
 class Resolving:
@@ -145,7 +144,7 @@ def test_another_name_or_budget_is_that_of_the_whole(resolving: Resolving, study
 def test_a_campaign_of_the_ledger_goes_on_with_what_it_was_given_or_with_shares_of_more(study: PlannedStudy) -> None:
     parts = tuple(study.changed(trials=t, name=n) for t, n in ((7, "a"), (5, "b")))
     left = (Skipped("s", "pmc", ("no",)),)
-    before = PlannedCampaign("c", {"study": "c"}, parts, left, 12)
+    before = PlannedCampaign("c", parts, 12, {"study": "c"}, left)
     for trials in (None, 12, 3):
         assert with_more(before, trials) == before
     more = with_more(before, 20)

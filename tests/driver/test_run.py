@@ -10,11 +10,12 @@ import pytest
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl import load_study
 from tune_vfl.driver import campaign_run
-from tune_vfl.driver.campaign_run import run_study
+from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.study_run import StudyRun
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spaces.named import space_of
@@ -34,7 +35,7 @@ def go(options=None, *, name="study", sinks=(), progress=False, take_over=False,
     work = TrainableSpec(SimulatedTrainable, options or {})
     study = PlannedStudy(spec, cell, space_of(spec, cell))
     how = {"sinks": sinks, "progress": progress, "work": work, "take_over": take_over, "other_code": other_code}
-    stopped = run_study(study, **how)
+    stopped = run_campaign(PlannedCampaign.of(study), **how)
     return Ended(load_study(name).record().studies[0], stopped)
 
 

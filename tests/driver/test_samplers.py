@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.cli.main import main
-from tune_vfl.driver.planning import planned, refuse_mistakes
+from tune_vfl.driver.planning import planned_campaign, refuse_mistakes
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import SpecError
 from tune_vfl.outcome import read_outcome
@@ -141,11 +141,11 @@ def test_an_unknown_sampler_is_answered_with_the_nearest_and_with_every_other_pr
         ({"defense": {"name": "laplace", "space": {"scle": {"float": [0, 1]}}}}, ["defense.space.scle"]),
         ({"attacks": ["norms"], "defense": {"name": "laplace", "space": "defaults"}}, ["norms", "'defaults'"]),
     ]:
-        for refuse in (planned, lambda raw: refuse_mistakes([raw])):
+        for refuse in (planned_campaign, lambda raw: refuse_mistakes([raw])):
             with pytest.raises(SpecError) as refused:
                 refuse({**alone, **wrong})
             assert problem in refused.value.problems
-            assert refuse is not planned or all(w in str(refused.value) for w in words)
+            assert refuse is not planned_campaign or all(w in str(refused.value) for w in words)
 
 
 def test_no_verb_takes_an_unknown_sampler(capsys):

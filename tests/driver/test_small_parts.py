@@ -19,6 +19,7 @@ from tune_vfl.execution import ray_session
 from tune_vfl.execution.capacity import packs_that_fit
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.spec import Resources
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -36,7 +37,7 @@ def test_a_cost_may_take_two_trainings() -> None:
 def test_trials_that_take_long_make_later_packs_smaller() -> None:
     plan = planned(("laplace",), trials=100, sampler="random").studies[0]
     with storage_at(None).lease(plan.name) as lease:
-        ledger = Ledger.create_or_open(plan, storage_at(None), lease)
+        ledger = Ledger.of_campaign(PlannedCampaign.of(plan), storage_at(None), lease)[0]
         part = StudyRun(ledger, 6, (), 24)
         job = part.next_job("first")
         assert job is not None
@@ -52,8 +53,8 @@ def test_the_page_is_that_of_the_study_in_the_home(home: Path, monkeypatch: pyte
     given: list[tuple[Any, ...]] = []
     monkeypatch.setattr(LivePage, "__init__", lambda _self, *given_: given.append(given_))
     api.default_sinks(planned())
-    ((name, look, folder, report),) = given
-    assert (name, folder) == ("c", home / "reports" / "c")
+    ((name, look, report),) = given
+    assert name == "c"
     assert callable(look)
     assert callable(report)
 
@@ -114,5 +115,5 @@ def test_a_study_has_its_part_of_the_workers_by_what_it_owes(monkeypatch: pytest
         _references=lambda _dispatcher: [],
         _costs=[],
     )
-    campaign_run._Run._source(run, SimpleNamespace(), 4, None)  # type: ignore[arg-type]
+    campaign_run._CampaignRun._source(run, SimpleNamespace(), 4, None)  # type: ignore[arg-type]
     assert asked == [("many", 30, 3), ("few", 10, 1), ("none", 1, 1)]

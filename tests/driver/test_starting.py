@@ -14,7 +14,7 @@ from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.config import DefenseSetting, ExportedConfig, Measured, save_config
 from tune_vfl.data.own_files import own_files, relocated
 from tune_vfl.driver.campaign_run import run_campaign
-from tune_vfl.driver.planning import changed, plan, planned, planned_campaign
+from tune_vfl.driver.planning import changed, plan, planned_campaign
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import SpecError
 from tune_vfl.execution.trainable_spec import TrainableSpec
@@ -81,7 +81,7 @@ def test_each_defense_of_a_campaign_has_its_own() -> None:
 
 def test_parameters_of_training_that_a_setting_does_not_name_are_the_spec_s_own() -> None:
     domain = {"lr": {"float": [1e-4, 1e-2]}}
-    own = planned(RAW).cell.training.lr
+    own = planned_campaign(RAW).studies[0].cell.training.lr
     (settings,) = first(start=[{"scale": 0.03}, {"scale": 0.03, "training.lr": 0.005}], training=domain)
     assert settings[:2] == [{"scale": 0.03, "training.lr": own}, {"scale": 0.03, "training.lr": 0.005}]
 
@@ -128,12 +128,12 @@ def test_what_is_fixed_may_be_left_out_or_repeated() -> None:
 
 def test_an_exported_setting_is_one_to_start_from(tmp_path: Path) -> None:
     path = exported(tmp_path, scale=0.03, clip=None)
-    study = planned({**RAW, "start": [path, {"scale": 0.02}]})
+    study = planned_campaign({**RAW, "start": [path, {"scale": 0.02}]}).studies[0]
     assert study.first[:2] == [{"scale": 0.03}, {"scale": 0.02}]
     Path(path).unlink()
     held = PlannedStudy.read(json.loads(json.dumps(study.dumped())))
     assert held.first == study.first, "the plan needs the file no more"
-    assert study.difference(planned(RAW)) == [], "what comes first makes no other study"
+    assert study.difference(planned_campaign(RAW).studies[0]) == [], "what comes first makes no other study"
 
 
 def test_of_an_exported_setting_what_is_searched_is_taken_and_the_rest_must_agree(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_they_are_asked_in_order_by_every_sampler_and_not_again(sampler: str, wo
     spec = parse(
         {**RAW, "sampler": sampler, "start": [{"scale": s} for s in own], "budget": {"trials": 12, "seeds": 1}}
     )
-    study = planned(spec)
+    study = planned_campaign(spec).studies[0]
     workers.room = 1
     run_campaign(PlannedCampaign.of(study), work=TrainableSpec(SimulatedTrainable, {}), progress=False)
     (record,) = open_study("s").record().studies

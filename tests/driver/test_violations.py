@@ -9,6 +9,7 @@ from tune_vfl.driver.violations import violations
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import References
@@ -43,7 +44,7 @@ def search_of(name, sampler, constraints, rounds=2, each=15):
     cell = simulated_cell(spec)
     place = storage_at(None)
     with place.lease(name) as lease:
-        ledger = Ledger.create_or_open(PlannedStudy(spec, cell, space_of(spec, cell)), place, lease)
+        ledger = Ledger.of_campaign(PlannedCampaign.of(PlannedStudy(spec, cell, space_of(spec, cell))), place, lease)[0]
         ledger.set_baseline(SimulatedTrainable.evaluate(cell, [{}], References(), {})[0])
         for _ in range(rounds):
             proposals = Proposals(ledger)

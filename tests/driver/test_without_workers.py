@@ -20,7 +20,7 @@ from tune_vfl.execution.losses import MAX_NODE_LOSSES, MAX_WORKER_LOSSES
 from tune_vfl.execution.pack_searcher import PackSearcher
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import open_study
-from tune_vfl.records.campaigns import CampaignRecord
+from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -303,7 +303,9 @@ def test_a_part_of_a_campaign_can_go_on_alone(workers: Workers) -> None:
     plan = planned(trials=6)
     run_campaign(plan, work=TrainableSpec(SimulatedTrainable, OPTIONS), progress=False)
     alone = replace(plan.studies[0], campaign="c")
-    campaign_run.run_study(alone.changed(trials=5), work=TrainableSpec(SimulatedTrainable, OPTIONS), progress=False)
+    run_campaign(
+        PlannedCampaign.of(alone.changed(trials=5)), work=TrainableSpec(SimulatedTrainable, OPTIONS), progress=False
+    )
     assert counted(record()) == {"laplace": 5, "gaussian": 3}
 
 

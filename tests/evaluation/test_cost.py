@@ -7,8 +7,9 @@ import pytest
 from tests.helpers.cells import cells
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.defenses.parts import teachers
-from tune_vfl.evaluation import cost, pace, timed
+from tune_vfl.evaluation import cost, pace
 from tune_vfl.evaluation.cost import FEWEST_STEPS, training_cost
+from tune_vfl.evaluation.federations import vertical
 from tune_vfl.evaluation.pace import seconds_per_epoch
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.timed import TimedTraining
@@ -26,7 +27,7 @@ class Ticks:
 
     def __init__(self, monkeypatch, *, step=2, first_epoch=2, setup=0, enough=1e9):
         self.now, self.steps = 0.0, 0
-        train, prepare = SplitTraining._train_batch, timed.prepared
+        train, prepare = SplitTraining._train_batch, vertical.build_defense
 
         def trained(loop, batch, epoch):
             defended = type(loop.hooks[0]).__name__ == "Laplace"
@@ -39,7 +40,7 @@ class Ticks:
             return prepare(task, *arguments, **named)
 
         monkeypatch.setattr(SplitTraining, "_train_batch", trained)
-        monkeypatch.setattr(timed, "prepared", prepared)
+        monkeypatch.setattr(vertical, "build_defense", prepared)
         monkeypatch.setattr(cost, "ENOUGH_SECONDS", enough)
         monkeypatch.setattr(cost, "_clock", lambda _device: lambda: self.now)
         monkeypatch.setattr(pace, "time", SimpleNamespace(perf_counter=lambda: self.now))

@@ -86,14 +86,14 @@ def test_weights_too_large_for_their_logits_are_diverged_and_no_error() -> None:
 
 
 def test_a_trial_that_raises_is_an_error_and_harms_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = module.train
+    real = module.train_pack
 
     def fails_for_large_scales(task: Task, params: Any, *rest: Any, **named: Any) -> Any:
         if any(p.scale > 0.5 for p in params):
             raise RuntimeError("broken on purpose")
         return real(task, params, *rest, **named)
 
-    monkeypatch.setattr(module, "train", fails_for_large_scales)
+    monkeypatch.setattr(module, "train_pack", fails_for_large_scales)
     good, bad = evaluate_pack(cell_of(), [{"scale": 1e-3}, {"scale": 0.9}])
     assert good.outcome == "ok"
     assert bad.outcome == "error"
@@ -117,7 +117,7 @@ def test_running_out_of_memory_is_oom(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any, **named: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(module, "train", full)
+    monkeypatch.setattr(module, "train_pack", full)
     assert [o.outcome for o in evaluate_pack(cell_of(), [{"scale": 1e-3}])] == ["oom"]
 
 
@@ -140,7 +140,7 @@ def test_large_recordings_shrink_the_pack_then_go_to_disk(monkeypatch: pytest.Mo
         trials.append(len(params))
         return train_pack(task, params, *rest, **more)
 
-    monkeypatch.setattr(module, "train", noticing)
+    monkeypatch.setattr(module, "train_pack", noticing)
     per_trial = recording_bytes(2, 569, 10, {"last"})
     for limit, packs in ((2 * per_trial, [2, 1]), (100, [1, 1, 1])):
         monkeypatch.setattr(packs_module, "IN_MEMORY_BYTES", limit)

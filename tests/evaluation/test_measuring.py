@@ -70,13 +70,14 @@ def test_what_watches_shares_a_training_and_what_acts_has_its_own(monkeypatch: p
         trained.append([a.name for a in attacks])
         return train_pack(task, params, pack, attacks, **more)
 
-    monkeypatch.setattr(measuring, "train", noticing)
+    monkeypatch.setattr(measuring, "train_pack", noticing)
     table = measure_pack(task, [Strict()], Pack(SEEDS, 1), deadline=None, device="cpu")
     assert trained == [["norm", "pmc"], ["active"]]
     assert {key[1] for key in table if key[0] == "attack"} == {"norm", "pmc", "active"}
     assert len(table["seconds", "attack"]) == 2
     assert table["attack", "active", "logreg", "utility"] != table["utility",]
-    monkeypatch.setattr(measuring, "train", lambda *a, **k: replace(noticing(*a, **k), table=lost_with(["x", "x"])))
+    both_lost = {"table": lost_with(["x", "x"])}
+    monkeypatch.setattr(measuring, "train_pack", lambda *a, **k: replace(noticing(*a, **k), **both_lost))
     trained.clear()
     lost = measure_pack(task, [Strict()], Pack(SEEDS, 1), deadline=None, device="cpu")
     assert trained == [["norm", "pmc"]]

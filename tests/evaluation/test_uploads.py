@@ -17,13 +17,13 @@ from tune_vfl.defenses.base import DEFENSES, Defense, DefenseCapabilities
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation import evaluate_pack
 from tune_vfl.evaluation.coverage import coverage_of
-from tune_vfl.evaluation.federated import train_clients
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.grants.client_gradients import ClientGradients, SingleSteps
 from tune_vfl.evaluation.grants.client_model import ClientNetwork
 from tune_vfl.evaluation.grants.received import target_rows
 from tune_vfl.evaluation.pictured import pictured
 from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.horizontal.shards import client_seed
 from tune_vfl.protocol.granted import Pairs
 from tune_vfl.protocol.loop import SplitTraining
@@ -79,7 +79,7 @@ class Doubled(Defense):
 @cache
 def trained():
     task = Task.open(cell_of("wmi"))
-    return train_clients(task, [Strict(), Strict()], Pack(SEEDS, 2), [Server()])
+    return train_pack(task, [Strict(), Strict()], Pack(SEEDS, 2), [Server()])
 
 
 def steps_of(network, x, y, parameters):
@@ -251,7 +251,7 @@ def test_what_bottom_models_are_changes_nothing_that_bgi_says():
 
 def trained_for(attack):
     task = Task.open(cell_of("wmi"))
-    return train_clients(task, [Strict()], Pack((0,), None), [attack])
+    return train_pack(task, [Strict()], Pack((0,), None), [attack])
 
 
 def test_a_taught_surrogate_embeds_as_the_client_does_and_brings_rows_back():

@@ -13,7 +13,7 @@ from tests.helpers.simulated import SimulatedTrainable
 from trainables.base import PackTrainable
 from trainables.cell import CellTrainable
 from tune_vfl.data import load, loading
-from tune_vfl.driver.planning import planned
+from tune_vfl.driver.planning import planned_campaign
 from tune_vfl.driver.source import SearchJobs
 from tune_vfl.errors import DataError, OtherDataError
 from tune_vfl.evaluation.code import bytes_of_code
@@ -150,5 +150,5 @@ def test_the_driver_raises_a_workers_exception_and_suggests_nothing_more() -> No
     ids=["digits", "breast_cancer", "wine", "horizontal"],
 )
 def test_a_worker_reads_the_rows_of_the_plan(spec: dict[str, Any]) -> None:
-    plan = planned({"study": "s", "defense": "none", "attacks": ["default"], **spec})
+    plan = planned_campaign({"study": "s", "defense": "none", "attacks": ["default"], **spec}).studies[0]
     assert CellTrainable.data_of(plan.cell) == plan.data != ""

@@ -11,6 +11,7 @@ from tune_vfl.execution.jobs import Job
 from tune_vfl.execution.pack_sizes import BLIND_LANES, LANES, pack_size, shortened
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.spec import Resources
 
 AUTO = Resources()
@@ -43,7 +44,7 @@ def test_while_nobody_looks_a_pack_holds_more_and_nobody_starves():
 def test_a_part_asks_much_at_once_until_its_sampler_looks(sampler, sizes):
     plan = planned(("laplace",), trials=100, sampler=sampler).studies[0]
     with storage_at(None).lease(plan.name) as lease:
-        part = StudyRun(Ledger.create_or_open(plan, storage_at(None), lease), 6, (), 24)
+        part = StudyRun(Ledger.of_campaign(PlannedCampaign.of(plan), storage_at(None), lease)[0], 6, (), 24)
         assert [len(part.next_job(f"pack{i}").settings) for i in range(len(sizes))] == sizes
 
 
@@ -51,7 +52,7 @@ def test_a_part_asks_much_at_once_until_its_sampler_looks(sampler, sizes):
 def test_packs_that_do_not_fit_become_smaller_for_good():
     plan = planned(("laplace",), trials=100, sampler="random").studies[0]
     with storage_at(None).lease(plan.name) as lease:
-        part = StudyRun(Ledger.create_or_open(plan, storage_at(None), lease), 6, (), 24)
+        part = StudyRun(Ledger.of_campaign(PlannedCampaign.of(plan), storage_at(None), lease)[0], 6, (), 24)
         part.lose(part.next_job("first"), "memory")
         assert [len(part.next_job(f"again{i}").settings) for i in range(3)] == [12, 12, 12]
 

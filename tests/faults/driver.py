@@ -14,12 +14,13 @@ from typing import Any
 
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from trainables.base import nap
-from tune_vfl.driver.campaign_run import run_study
+from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.errors import TuneVflError
 from tune_vfl.execution import ray_session
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.machine.signals import Interrupted
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import Cell, References
@@ -97,7 +98,7 @@ def search(
     study = PlannedStudy(asked, cell, space_of(asked, cell))
     sinks = [Recorder(name, asked.tracking)] if mlflow else []
     work = TrainableSpec(SlowToBegin if slow else SimulatedTrainable, options)
-    return run_study(study, sinks=sinks, work=work, take_over=take_over)
+    return run_campaign(PlannedCampaign.of(study), sinks=sinks, work=work, take_over=take_over)
 
 
 def main(given: dict[str, Any]) -> int:

@@ -150,10 +150,13 @@ def confirmed(part: StudyRecord, found: dict[int, tuple[float, float, bool]]) ->
     return replace(part, confirmation=made_up_confirmation().model_copy(update=changed))
 
 
-def campaign_of(*parts: StudyRecord, **fields: Any) -> CampaignRecord:
+def campaign_of(
+    *parts: StudyRecord, constraints: Mapping[str, float] | None = None, confidence: float = 0.9, **fields: Any
+) -> CampaignRecord:
     """Return a campaign of these studies."""
+    spec = {"constraints": constraints, "confidence": confidence}
     about: dict[str, Any] = {"trials": sum(len(p.trials) for p in parts), **fields}
-    return CampaignRecord("camp", parts, **about)
+    return CampaignRecord("camp", parts, spec=spec, **about)
 
 
 def noisy(utility: float, leakage: float, by: float) -> Outcome:

@@ -93,7 +93,7 @@ def played_by(contest: Contest, find: Callable[[Place], SeedRecord]) -> Held:
 def in_campaign(ledgers: Sequence[Ledger], name: str = "campaign") -> None:
     """Write searched studies down as the parts of a campaign, and close them."""
     studies = tuple(replace(ledger.study, campaign=name) for ledger in ledgers)
-    for ledger in Ledger.of_campaign(PlannedCampaign(name, {}, studies, trials=24), ledgers[0].place, None):
+    for ledger in Ledger.of_campaign(PlannedCampaign(name, studies, 24), ledgers[0].place, None):
         ledger.close()
     for ledger in ledgers:
         ledger.close()

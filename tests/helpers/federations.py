@@ -4,7 +4,6 @@ from typing import Any
 
 from tune_vfl.defenses.base import defense_params
 from tune_vfl.evaluation.clients import Clients
-from tune_vfl.evaluation.federated import begin
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.task import Task
 from tune_vfl.horizontal.cohort import Cohort
@@ -23,4 +22,4 @@ def begun(task: Task, pack: Pack, **params: Any) -> tuple[Clients, list[Cohort],
     """Return a federation before its first round, all of its trials with the same parameters of the defense."""
     clients = Clients(task, pack)
     built = defense_params(task.cell.defense, params, num_classes=task.cell.num_classes)
-    return (clients, *begin(clients, [built] * (pack.trials or 1)))
+    return (clients, *clients.begin([built] * (pack.trials or 1)))

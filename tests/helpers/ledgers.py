@@ -6,6 +6,7 @@ from tests.helpers.simulated import simulated_cell, simulated_spec
 from tune_vfl.evaluation.coverage import coverage_of
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
 
@@ -14,6 +15,5 @@ def open_ledger(name: str = "study", **fields: Any) -> Ledger:
     """Make or open the ledger of a simulated study under ``TUNE_VFL_HOME``."""
     spec = simulated_spec(name, **fields)
     cell = simulated_cell(spec)
-    return Ledger.create_or_open(
-        PlannedStudy(spec, cell, space_of(spec, cell), coverage=coverage_of(spec, cell)), storage_at(spec.storage)
-    )
+    plan = PlannedStudy(spec, cell, space_of(spec, cell), coverage=coverage_of(spec, cell))
+    return Ledger.of_campaign(PlannedCampaign.of(plan), storage_at(spec.storage), None)[0]

@@ -34,7 +34,7 @@ def planned(
         studies.append(PlannedStudy(spec, cell, space_of(spec, cell)))
     raw = {"study": name, "defense": list(defenses), "storage": "/some/where", **fields}
     left = (Skipped(f"{name}-mid", None, ("needs a bottleneck",)),)
-    return PlannedCampaign(name, raw, shared_out(studies, trials, name), left, trials)
+    return PlannedCampaign(name, shared_out(studies, trials, name), trials, raw, left)
 
 
 def run(plan: PlannedCampaign, place: LedgerStorage, scales: Sequence[float] = (1e-4, 1e-3)) -> None:

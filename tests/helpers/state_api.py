@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Any
 
 from tune_vfl.cluster.relay import Relay
-from tune_vfl.machine.web import Server
+from tune_vfl.machine.web import WebServer
 
 
 def listing(*rows: dict[str, Any]) -> bytes:
@@ -36,7 +36,7 @@ def cluster(kind: str, answer: bytes) -> Iterator[Relay]:
 
     with HTTPServer(("127.0.0.1", 0), Dashboard) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        relay = Relay(Server(f"http://127.0.0.1:{server.server_port}"))
+        relay = Relay(WebServer(f"http://127.0.0.1:{server.server_port}"))
         try:
             yield relay
         finally:

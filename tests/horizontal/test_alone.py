@@ -5,8 +5,9 @@ import torch
 
 from tests.helpers.federations import begun, task_of
 from tune_vfl.evaluation.alone import alone
+from tune_vfl.evaluation.clients import utilities_by_client
 from tune_vfl.evaluation.cost import training_cost
-from tune_vfl.evaluation.federated import train_clients, utilities_by_client
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Strict
 
@@ -16,7 +17,7 @@ HOW = {"clients": 6, "rounds": 8, "budget": {"seeds": 2}}
 def test_clients_alone_know_less_than_together():
     task = task_of(**HOW)
     own = alone(task)
-    together = train_clients(task, [Strict()], Pack(task.cell.seeds, 1)).table["utility",]
+    together = train_pack(task, [Strict()], Pack(task.cell.seeds, 1)).table["utility",]
     assert len(own) == len(together) == 2
     assert all(mine < theirs for mine, theirs in zip(own, together, strict=True))
 

@@ -13,9 +13,9 @@ from tune_vfl.defenses.gaussian import GaussianParams
 from tune_vfl.defenses.parts.passports import PassportLayer
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.clients import select_client
-from tune_vfl.evaluation.federated import train_clients
 from tune_vfl.evaluation.grants.client_gradients import uploads_of
 from tune_vfl.evaluation.packs import evaluate_pack
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.horizontal.rounds import Rounds
 from tune_vfl.horizontal.server import Observer, Received
 from tune_vfl.horizontal.shards import client_seed
@@ -127,7 +127,7 @@ def test_clients_in_turn_train_one_seed_at_a_time():
 def test_the_versions_of_splitfed_are_one_where_a_round_has_one_client():
     task = task_of("splitfed", clients=4, rounds=8, participation=0.1)
     versions = [defense_params("splitfed", {"version": v}, num_classes=10) for v in ("v1", "v2")]
-    v1, v2 = (train_clients(task, [params], ALONE).table["utility",] for params in versions)
+    v1, v2 = (train_pack(task, [params], ALONE).table["utility",] for params in versions)
     assert v1[0] > 0.3
     assert v2 == pytest.approx(v1, abs=1e-6)
 
@@ -202,11 +202,11 @@ def test_a_budget_counts_every_upload_that_attacks_read(attacks, optimizer, step
     recipe = {"optimizer": optimizer, "lr": 0.01}
     task = task_of("gaussian", attacks, clients=3, rounds=4, training=recipe, budget={"seeds": 2})
     params = [GaussianParams(clip=0.01, sigma=0.02), GaussianParams(clip=0.01, sigma=0.04)]
-    together = train_clients(task, params, TOGETHER, task.attacks)
+    together = train_pack(task, params, TOGETHER, task.attacks)
     mus = [(4 + steps) ** 0.5 * 0.01 / p.sigma for p in params]
     expected = [epsilon_of(mu) for mu in mus]
     assert together.table["logged", "epsilon"] == pytest.approx([e for e in expected for _ in range(2)], abs=1e-6)
-    alone = train_clients(task, params[1:], ALONE, task.attacks)
+    alone = train_pack(task, params[1:], ALONE, task.attacks)
     assert alone.table["logged", "epsilon"] == pytest.approx(expected[1:], abs=1e-6)
     assert "single steps" in alone.table["notes",][0][-1]
 
@@ -214,7 +214,7 @@ def test_a_budget_counts_every_upload_that_attacks_read(attacks, optimizer, step
 def test_the_noise_of_single_steps_is_drawn_anew_after_the_training():
     still = {"optimizer": "sgd", "lr": 1e-30}
     task = task_of("gaussian", [STEPS], clients=2, rounds=1, training=still, budget={"seeds": 1})
-    run = train_clients(task, [GaussianParams(sigma=1.0)], ALONE, task.attacks)
+    run = train_pack(task, [GaussianParams(sigma=1.0)], ALONE, task.attacks)
     uploads = uploads_of(task.attacks[0], run)
     assert uploads is not None
     assert not torch.allclose(uploads.gradients["first"], uploads.gradients["last"])
@@ -265,7 +265,7 @@ def test_strong_settings_of_every_kind_cost_utility():
 
     def utility(name: str, **params: Any) -> float:
         task = task_of(name, **recipe)
-        run = train_clients(task, [defense_params(name, params, num_classes=10)], Pack((0, 1), 1))
+        run = train_pack(task, [defense_params(name, params, num_classes=10)], Pack((0, 1), 1))
         return sum(run.table["utility",]) / 2
 
     plain = utility("none")

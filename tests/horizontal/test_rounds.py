@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.federations import begun, task_of
-from tune_vfl.evaluation.clients import Clients, select_client
-from tune_vfl.evaluation.federated import train_clients, utilities_by_client
+from tune_vfl.evaluation.clients import Clients, select_client, utilities_by_client
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.horizontal.server import Observer, Received
 from tune_vfl.horizontal.shards import client_seed
 from tune_vfl.protocol.members import Pack
@@ -130,7 +130,7 @@ def test_local_steps_are_a_few_batches_a_round():
 
 def test_a_training_that_blows_up_is_lost_and_others_of_its_pack_are_not():
     task = task_of(clients=2, rounds=2, training={**SGD, "lr": 1e12, "momentum": 0.0})
-    run = train_clients(task, [Strict()], ALONE)
+    run = train_pack(task, [Strict()], ALONE)
     assert run.table["lost",] == ["training"]
 
 

@@ -94,19 +94,14 @@ def test_clients_of_other_sizes_count_by_their_rows() -> None:
 def test_a_round_is_told_when_everybody_has_what_was_averaged_and_time_is_kept() -> None:
     task = task_of(clients=2, rounds=3, training=SGD)
     _, cohorts, rounds = begun(task, ALONE)
-    told: list[tuple[int, bool]] = []
-
-    def after(done: int) -> None:
-        told.append((done, torch.equal(cohorts[0].shared()[:, 0], rounds.server.shared)))
-
-    rounds.run(after_round=after)
+    told = [(done, torch.equal(cohorts[0].shared()[:, 0], rounds.server.shared)) for done in rounds.steps()]
     assert told == [(1, True), (2, True), (3, True)]
     assert rounds.rounds == 3
     assert rounds.diverged.tolist() == [False]
     _, _, late = begun(task, ALONE)
     with pytest.raises(TimeoutError, match="stopped after 0 of 3 rounds"):
-        late.run(deadline=time.monotonic() - 1)
-    begun(task, ALONE)[2].run(deadline=time.monotonic() + 600)
+        next(late.steps(deadline=time.monotonic() - 1))
+    assert [*begun(task, ALONE)[2].steps(deadline=time.monotonic() + 600)] == [1, 2, 3]
 
 
 def test_training_ends_when_every_member_has_diverged_and_goes_on_while_one_has_not() -> None:

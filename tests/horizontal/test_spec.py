@@ -1,12 +1,13 @@
 """How a spec says that clients hold different rows."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.federations.base import FEDERATIONS
 from tune_vfl.evaluation.resolving import resolve
-from tune_vfl.spec import Cell, parse
+from tune_vfl.spec import Cell, FederationName, parse
 from tune_vfl.spec.federation import Federation
 
 PLAIN = {"study": "s", "dataset": "digits", "defense": "none", "attacks": ["bmi"]}
@@ -70,3 +71,7 @@ def test_methods_of_the_other_setting_are_refused_with_those_that_are_for_this_o
         resolve(spec(defense="marvell", dataset="breast_cancer"))
     with pytest.raises(SpecError, match="attack 'pmc' is not for a horizontal federation"):
         resolve(spec(attacks=["pmc"]))
+
+
+def test_every_federation_that_a_spec_may_name_has_a_training():
+    assert FEDERATIONS.names() == sorted(get_args(FederationName))

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from tests.helpers.federations import begun, task_of
-from tune_vfl.evaluation import federated
 from tune_vfl.evaluation.alone import alone
-from tune_vfl.evaluation.federated import train_clients, utilities_by_client
+from tune_vfl.evaluation.clients import utilities_by_client
+from tune_vfl.evaluation.federations import horizontal
 from tune_vfl.evaluation.table import below
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Strict
 
@@ -21,8 +22,8 @@ VARIANCES = torch.tensor([[1e-4, 2e-4, 6e-4], [3e-4, 3e-4, 3e-4]])
 
 def test_utility_and_its_variance_are_means_over_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the server averages is the same everywhere: only what clients keep makes the means differ from the first."""
-    monkeypatch.setattr(federated, "utilities_by_client", lambda *_: (BY_CLIENT, VARIANCES))
-    table = train_clients(task_of(**HOW), [Strict()], Pack((0, 1), 1)).table
+    monkeypatch.setattr(horizontal, "utilities_by_client", lambda *_: (BY_CLIENT, VARIANCES))
+    table = train_pack(task_of(**HOW), [Strict()], Pack((0, 1), 1)).table
     assert table["utility",] == pytest.approx([0.6, 0.7])
     assert table["utility_variance",] == pytest.approx([3e-4, 3e-4])
     assert table["before_end", "utility"] == pytest.approx([0.6, 0.7])
@@ -33,8 +34,8 @@ def test_utility_and_its_variance_are_means_over_clients(monkeypatch: pytest.Mon
 def test_a_member_is_lost_with_any_of_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = BY_CLIENT.clone()
     broken[1, 2] = math.nan
-    monkeypatch.setattr(federated, "utilities_by_client", lambda *_: (broken, VARIANCES))
-    table = train_clients(task_of(**HOW), [Strict()], Pack((0, 1), 1)).table
+    monkeypatch.setattr(horizontal, "utilities_by_client", lambda *_: (broken, VARIANCES))
+    table = train_pack(task_of(**HOW), [Strict()], Pack((0, 1), 1)).table
     assert table["lost",] == ["", "training"]
     assert table["utility",] == pytest.approx([0.6, math.nan], nan_ok=True)
 
@@ -45,7 +46,7 @@ def test_clients_that_keep_their_bottom_models_are_measured_each_with_its_own() 
     rounds.run()
     reached, _ = utilities_by_client(clients, cohorts)
     assert reached.std() > 0.01, "other rows, other bottom models"
-    run = train_clients(task, [task.defense.Params()], Pack((0,), 1))
+    run = train_pack(task, [task.defense.Params()], Pack((0,), 1))
     assert run.table["utility",] == pytest.approx(reached.mean(-1).tolist())
 
 

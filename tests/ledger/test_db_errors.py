@@ -28,8 +28,9 @@ from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.signals import Interrupted, answered
 from tune_vfl.outcome import read_outcome
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.service.checks import Check
+from tune_vfl.service.checks import Health
 from tune_vfl.service.ledger_health import examine_ledger, migrate
 from tune_vfl.service.repair import repair
 from tune_vfl.spaces.named import space_of
@@ -40,13 +41,13 @@ pytestmark = pytest.mark.usefixtures("home")
 @pytest.fixture(autouse=True)
 def quick_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at torch and torchvision, which takes seconds and has a test of its own."""
-    monkeypatch.setattr("tune_vfl.service.health.torchvision", lambda: Check("torchvision", "ok", "not looked at"))
+    monkeypatch.setattr("tune_vfl.service.health.torchvision", lambda: Health("torchvision", "ok", "not looked at"))
 
 
 def ledger_of(place: LedgerStorage, lease: Lease | None = None) -> Ledger:
     spec = simulated_spec("study", budget={"trials": 4})
     cell = simulated_cell(spec)
-    return Ledger.create_or_open(PlannedStudy(spec, cell, space_of(spec, cell)), place, lease)
+    return Ledger.of_campaign(PlannedCampaign.of(PlannedStudy(spec, cell, space_of(spec, cell))), place, lease)[0]
 
 
 def told(ledger: Ledger, number: int, scale: float = 0.01) -> Any:

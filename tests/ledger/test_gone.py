@@ -20,6 +20,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import read_outcome
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.service.backup import back_up
 from tune_vfl.spaces.named import space_of
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("home")
 def study_in(place: LedgerStorage, lease: Lease | None = None) -> Ledger:
     spec = simulated_spec("study")
     cell = simulated_cell(spec)
-    return Ledger.create_or_open(PlannedStudy(spec, cell, space_of(spec, cell)), place, lease)
+    return Ledger.of_campaign(PlannedCampaign.of(PlannedStudy(spec, cell, space_of(spec, cell))), place, lease)[0]
 
 
 def told(ledger: Ledger, scale: float) -> Any:

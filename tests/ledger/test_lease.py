@@ -23,6 +23,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.schema import leases
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import read_outcome
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.confirmations import SeedRecord
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
@@ -40,7 +41,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Any) -> LedgerStorage:
 def ledger_of(place: LedgerStorage, lease: Lease | None) -> Ledger:
     spec = simulated_spec("study", storage=place.url)
     cell = simulated_cell(spec)
-    return Ledger.create_or_open(PlannedStudy(spec, cell, space_of(spec, cell)), place, lease)
+    return Ledger.of_campaign(PlannedCampaign.of(PlannedStudy(spec, cell, space_of(spec, cell))), place, lease)[0]
 
 
 def told(ledger: Ledger, number: int) -> Any:

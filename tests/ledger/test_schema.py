@@ -18,6 +18,7 @@ from tune_vfl.ledger.schema import SCHEMA, identity_of, make_tables, version_of,
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import read_outcome
+from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.service.ledger_health import migrate
 from tune_vfl.spaces.named import space_of
@@ -72,7 +73,8 @@ def test_tables_that_are_not_ours_are_not_taken_for_an_empty_database(connection
 def study_in(url: str) -> Ledger:
     spec = simulated_spec("study")
     cell = simulated_cell(spec)
-    return Ledger.create_or_open(PlannedStudy(spec, cell, space_of(spec, cell)), storage_at(url))
+    plan = PlannedCampaign.of(PlannedStudy(spec, cell, space_of(spec, cell)))
+    return Ledger.of_campaign(plan, storage_at(url), None)[0]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -22,7 +22,7 @@ import pytest
 
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine import web
-from tune_vfl.machine.web import Server, own_sockets
+from tune_vfl.machine.web import WebServer, own_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,19 +159,19 @@ def address(handler: type[Listening]) -> Iterator[str]:
 
 def test_ones_own_process_gets_the_token(address: str, heard: list[str | None]) -> None:
     for host in ("127.0.0.1", "localhost"):
-        reply = Server(address.replace("127.0.0.1", host), TOKEN).request("/x")
+        reply = WebServer(address.replace("127.0.0.1", host), TOKEN).request("/x")
         assert (reply.status, reply.body) == (200, b"[]")
     assert heard == [f"Bearer {TOKEN}"] * 2
 
 
 def test_without_a_token_nobody_is_asked_who_it_is(stranger: Stranger) -> None:
-    assert Server(f"http://127.0.0.1:{stranger.listens()}").request("/x").status == 401
+    assert WebServer(f"http://127.0.0.1:{stranger.listens()}").request("/x").status == 401
     assert "GET /x" in stranger.heard
 
 
 def test_another_users_listener_hears_nothing(stranger: Stranger) -> None:
     for host in ("127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"):  # noqa: S104 - where to, not where from
-        server = Server(f"http://{host}:{stranger.listens()}", TOKEN, named=True)
+        server = WebServer(f"http://{host}:{stranger.listens()}", TOKEN, named=True)
         with pytest.raises(UnreachableError, match=rf"(?s)not sent to .*{NOT_OURS}.*ssh -NL ~/\.ray/head\.sock"):
             server.request("/x", "POST", body=b"a spec")
     assert set(stranger.heard.split("\n")) <= {"b''", ""}
@@ -188,9 +188,9 @@ def test_a_listener_of_ones_own_at_all_ipv6_addresses_is_not_the_one_at_127_0_0_
     own.bind(("::", int(port)))
     with serving(handler, own):
         with pytest.raises(UnreachableError, match=NOT_OURS):
-            Server(f"http://127.0.0.1:{port}", TOKEN).request("/x")
+            WebServer(f"http://127.0.0.1:{port}", TOKEN).request("/x")
         if not os.getuid():
-            assert Server(f"http://[::1]:{port}", TOKEN).request("/x").status == 200
+            assert WebServer(f"http://[::1]:{port}", TOKEN).request("/x").status == 200
     assert "Bearer" not in stranger.heard
 
 
@@ -201,7 +201,7 @@ def test_one_listener_for_both_families_is_known_under_either(
         pytest.skip("this machine has no IPv6")
     with serving(handler, socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)) as server:
         for host in ("127.0.0.1", "[::1]"):
-            assert Server(f"http://{host}:{port_of(server)}", TOKEN).request("/x").status == 200
+            assert WebServer(f"http://{host}:{port_of(server)}", TOKEN).request("/x").status == 200
     assert heard == [f"Bearer {TOKEN}"] * 2
 
 
@@ -210,7 +210,7 @@ def test_a_connection_that_nobody_has_accepted_yet_may_still_be_accepted_by_us(
 ) -> None:
     late = socket.create_server(("127.0.0.1", 0))
     found: list[int] = []
-    asked = Server(f"http://127.0.0.1:{late.getsockname()[1]}", TOKEN)
+    asked = WebServer(f"http://127.0.0.1:{late.getsockname()[1]}", TOKEN)
     asking = threading.Thread(target=lambda: found.append(asked.request("/x").status))
     asking.start()
     while not any(s.raddr and s.raddr.port == late.getsockname()[1] for _, s in own_sockets()):
@@ -225,7 +225,7 @@ def test_a_system_that_shows_each_process_by_itself_will_do(address: str, monkey
         raise psutil.AccessDenied
 
     monkeypatch.setattr(psutil, "net_connections", denied)
-    assert Server(address, TOKEN).request("/x").status == 200
+    assert WebServer(address, TOKEN).request("/x").status == 200
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +250,9 @@ def test_another_machine_is_named_or_hears_nothing(
 ) -> None:
     elsewhere(monkeypatch)
     with pytest.raises(UnreachableError, match=r"without https nothing proves.*kubectl port-forward.*token_file"):
-        Server(address, TOKEN).request("/x")
+        WebServer(address, TOKEN).request("/x")
     assert heard == []
-    assert Server(address, TOKEN, named=True).request("/x").status == 200
+    assert WebServer(address, TOKEN, named=True).request("/x").status == 200
 
 
 def test_a_unix_socket_of_ones_own_gets_the_token(
@@ -261,7 +261,7 @@ def test_a_unix_socket_of_ones_own_gets_the_token(
     monkeypatch.setenv("HOME", str(tmp_path))
     with serving(handler, tmp_path / "s"):
         for place in (tmp_path / "s", "~/s"):
-            assert Server(f"unix://{place}", TOKEN).request("/x").status == 200
+            assert WebServer(f"unix://{place}", TOKEN).request("/x").status == 200
     assert heard == [f"Bearer {TOKEN}"] * 2
 
 
@@ -270,7 +270,7 @@ def test_a_unix_socket_of_another_user_hears_nothing(stranger: Stranger) -> None
         Path(folder).chmod(0o777)
         stranger.listens(f"{folder}/s")
         with pytest.raises(UnreachableError, match="another user of this machine listens there"):
-            Server(f"unix://{folder}/s", TOKEN).request("/x")
+            WebServer(f"unix://{folder}/s", TOKEN).request("/x")
     assert "Bearer" not in stranger.heard
 
 
@@ -280,7 +280,7 @@ def test_where_a_socket_does_not_say_whose_it_is_its_folder_does(
 ) -> None:
     monkeypatch.delattr(socket, "SO_PEERCRED", raising=False)
     tmp_path.chmod(mode)
-    asked = Server(f"unix://{tmp_path / 's'}", TOKEN)
+    asked = WebServer(f"unix://{tmp_path / 's'}", TOKEN)
     with serving(handler, tmp_path / "s"):
         if trusted:
             assert asked.request("/x").status == 200
@@ -296,7 +296,7 @@ def test_a_proxy_hears_nothing_of_what_goes_in_the_clear(
     if os.getuid():
         pytest.skip("a stranger beside one's own server needs root")
     monkeypatch.setenv(variable, f"http://127.0.0.1:{stranger.listens()}")
-    assert Server(address, TOKEN).request("/x").status == 200
+    assert WebServer(address, TOKEN).request("/x").status == 200
     assert (heard, stranger.heard) == ([f"Bearer {TOKEN}"], "")
 
 
@@ -330,7 +330,7 @@ def test_https_is_believed_by_its_certificate(
 ) -> None:
     context, pem = certified
     with serving(handler, tls=context) as server:
-        asked = Server(f"https://127.0.0.1:{port_of(server)}", TOKEN)
+        asked = WebServer(f"https://127.0.0.1:{port_of(server)}", TOKEN)
         with pytest.raises(UnreachableError, match=r"its certificate does not hold .*SSL_CERT_FILE"):
             asked.request("/x")
         assert heard == []
@@ -349,7 +349,7 @@ def test_a_proxy_may_carry_https_and_hears_where_to(
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     with suppress(OSError):  # it leads nowhere
-        Server("https://head.example", TOKEN).request("/x")
+        WebServer("https://head.example", TOKEN).request("/x")
     assert "CONNECT head.example:443" in stranger.heard
     assert "Basic bWU6cEBzcw==" in stranger.heard
     assert TOKEN not in stranger.heard
@@ -363,7 +363,7 @@ def test_an_answer_that_leads_elsewhere_is_not_followed(address: str, heard: lis
             self.end_headers()
 
     with serving(Leading) as server:
-        assert Server(f"http://127.0.0.1:{port_of(server)}", TOKEN).request("/x").status == 302
+        assert WebServer(f"http://127.0.0.1:{port_of(server)}", TOKEN).request("/x").status == 302
     assert heard == []
 
 
@@ -375,7 +375,7 @@ def test_what_speaks_no_http_does_not_answer() -> None:
                 self.request.recv(1000)
 
     with serving(Other) as server, pytest.raises(ConnectionError, match="does not speak HTTP"):
-        Server(f"http://127.0.0.1:{port_of(server)}").request("/x")
+        WebServer(f"http://127.0.0.1:{port_of(server)}").request("/x")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -385,7 +385,7 @@ def test_an_address_that_no_machine_has_does_not_answer(
 ) -> None:
     monkeypatch.setenv("no_proxy", "*")
     with pytest.raises(ConnectionError, match="cannot be asked"):
-        Server(f"{scheme}://{host}").request("/x")
+        WebServer(f"{scheme}://{host}").request("/x")
 
 
 def test_a_proxy_that_is_none_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,8 +393,8 @@ def test_a_proxy_that_is_none_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:99999")
     with pytest.raises(ConnectionError, match="cannot be asked"):
-        Server("https://cluster.invalid").request("/x")
+        WebServer("https://cluster.invalid").request("/x")
 
 
 def test_a_token_is_not_shown() -> None:
-    assert TOKEN not in repr(Server("http://127.0.0.1:1", TOKEN))
+    assert TOKEN not in repr(WebServer("http://127.0.0.1:1", TOKEN))

@@ -10,9 +10,9 @@ from tune_vfl.data.assemble import assemble
 from tune_vfl.data.base import Columns, Dataset, Recipe
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.clients import Clients
-from tune_vfl.evaluation.federated import begin, train_clients
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.models.base import MODELS
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Named, Strict, Training, parse
@@ -55,7 +55,7 @@ def task_of(model: str, options: dict[str, Any], shape: tuple[int, ...], count: 
 @pytest.mark.parametrize("model", [pytest.param(name, marks=BY_HAND.get(name, ())) for name in HORIZONTAL])
 def test_every_net_trains_a_round(model: str) -> None:
     task = task_of(model, {}, (1, 8, 8) if "image" in MODELS[model].modalities else (6,))
-    run = train_clients(task, [Strict()], Pack((0,), None))
+    run = train_pack(task, [Strict()], Pack((0,), None))
     assert run.table["lost",] == [""]
     assert 0 <= run.table["utility",][0] <= 1
 
@@ -63,7 +63,7 @@ def test_every_net_trains_a_round(model: str) -> None:
 @pytest.mark.parametrize(("model", "options"), CUT)
 def test_nets_cut_as_published_train_an_epoch_on_images_of_cifars_size(model: str, options: dict[str, Any]) -> None:
     task = task_of(model, options, CIFAR, count=10)
-    run = train_clients(task, [Strict()], Pack((0,), None))
+    run = train_pack(task, [Strict()], Pack((0,), None))
     assert run.table["lost",] == [""]
     assert all(t.isfinite().all() for t in run.network.state_dict().values())
 
@@ -78,7 +78,7 @@ def test_lenet_learns_in_a_few_rounds_on_either_side_of_the_cut() -> None:
     task = task_of("lenet", {"cut": 1}, (1, 8, 8), count=120, rounds=8)
     start = Clients(task, Pack((0,), None)).cohort([0], [Strict()], "cpu").network.state_dict()
     start = {name: value.clone() for name, value in start.items()}
-    run = train_clients(task, [Strict()], Pack((0,), None))
+    run = train_pack(task, [Strict()], Pack((0,), None))
     assert run.table["utility",][0] > 0.95
     assert all(not torch.equal(value, start[name]) for name, value in run.network.state_dict().items())
 
@@ -93,7 +93,7 @@ def test_running_statistics_of_norms_are_averaged_and_stay_finite() -> None:
     first, second = (cohort.statistics()[0, 0] for cohort in alone)
     assert not torch.equal(first, second)
     share = clients.counts[0] / clients.counts.sum()
-    cohorts, rounds = begin(clients, [Strict()])
+    cohorts, rounds = clients.begin([Strict()])
     rounds.run()
     norms = [m for m in cohorts[0].network.modules() if isinstance(m, nn.BatchNorm2d)]
     assert first.numel() == sum(2 * norm.num_features for norm in norms) > 0

@@ -12,9 +12,9 @@ from tests.papers.test_tables import FILE
 from tune_vfl.errors import SpecError
 from tune_vfl.papers.claims_page import Judged, claims_text, says_of
 from tune_vfl.papers.comparison import compared
-from tune_vfl.papers.overview import Entry, overview
+from tune_vfl.papers.overview import TableEntry, overview
 from tune_vfl.papers.reading import read_paper
-from tune_vfl.papers.results import Kept, SeedResult, TableResults, kept_folder
+from tune_vfl.papers.results import Results, SeedResult, TableResults, kept_folder
 from tune_vfl.service.board import entries_in
 
 NAME = "test-table1"
@@ -28,7 +28,7 @@ def judged(kdk: list[float], none: list[float], claim: str = CLAIM, text: str = 
     paper = read_paper(f"{text}claims: [{claim}]\n", "test.yaml")
     table, numbers = paper.tables[NAME], {"kdk": kdk, "none": none}
     kept = {
-        evaluation.label: Kept(
+        evaluation.label: Results(
             raw=evaluation.raw,
             seeds={
                 seed: SeedResult(scores={"utility": 0.9, "norm": value})
@@ -38,7 +38,7 @@ def judged(kdk: list[float], none: list[float], claim: str = CLAIM, text: str = 
         for evaluation in table.evaluations
     }
     results = TableResults(table=NAME, evaluations=kept)
-    return Judged(paper.claims[0], Entry(NAME, paper, table, results, compared(table, results)))
+    return Judged(paper.claims[0], TableEntry(NAME, paper, table, results, compared(table, results)))
 
 
 @pytest.mark.parametrize(

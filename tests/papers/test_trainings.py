@@ -13,7 +13,7 @@ from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.papers.comparison import compared, tally
 from tune_vfl.papers.owed import plan
 from tune_vfl.papers.reading import read_paper
-from tune_vfl.papers.results import Kept, TableResults, of_any_table, read_results, write_results
+from tune_vfl.papers.results import Results, TableResults, of_any_table, read_results, write_results
 from tune_vfl.papers.source import TableJobs
 from tune_vfl.papers.tables import Table
 
@@ -149,7 +149,7 @@ def test_a_failed_verdict_gives_the_reason_of_the_file_or_says_that_it_is_unknow
 def test_recorded_numbers_are_shown_as_such_until_seeds_are_measured(tmp_path: Path) -> None:
     number = {"mean": 0.9, "std": 0.01, "seeds": 5}
     recorded = {"measure": 1, "date": "2026-11-21", "columns": {"accuracy": number}}
-    kept = TableResults(table=NAME, evaluations={"breast_cancer: none": Kept.model_validate({"recorded": recorded})})
+    kept = TableResults(table=NAME, evaluations={"breast_cancer: none": Results.model_validate({"recorded": recorded})})
     write_results(tmp_path, kept)
     accuracy, norm = compared(table_of(), read_results(tmp_path, NAME))
     assert (accuracy.source, accuracy.verdict) == ("recorded", "reproduced")

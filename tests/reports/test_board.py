@@ -16,6 +16,7 @@ from tune_vfl.driver.planning import plan_study, read_study
 from tune_vfl.errors import DataError, ParcelError, StudyError
 from tune_vfl.ledger.packing import unpack
 from tune_vfl.records.board import Entry
+from tune_vfl.records.packed import Packed
 from tune_vfl.service.board import add, conditions_in, entries_in, write
 from tune_vfl.spec.cell import MEASURE
 from tune_vfl.spec.raw import apply_settings, read_yaml
@@ -167,6 +168,19 @@ def test_another_training_is_refused_and_nothing_is_written(mine: Path) -> None:
         add(Entry.read(SOME).record.name, mine)
     assert len(str(refused.value)) < 800
     assert sorted(mine.iterdir()) == [conditions]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [("start", [{"scale": 0.01}], "start: settings of the study's own"), ("stop", {"front": 3}, "stop: the study has")],
+)
+def test_a_study_with_a_start_or_a_stop_of_its_own_is_refused(mine: Path, field: str, value: object, says: str) -> None:
+    rows = Entry.read(SOME).packed.named("mine").plain()
+    rows["studies"][0]["spec"][field] = value
+    unpack(Packed.checked(rows, "mine"))
+    with pytest.raises(StudyError, match=f"'mine' was searched under other conditions.*{says}"):
+        add("mine", mine)
+    assert not (mine / "breast_cancer").exists()
 
 
 def test_an_entry_of_an_earlier_measure_is_marked_and_compared_with_nothing(mine: Path) -> None:

@@ -15,7 +15,7 @@ from reports.gathered import gather
 from reports.importances import FEWEST, importances, parallel
 from reports.looks import COLORS, DARK, MANY, SHAPES, SIGNS, looks
 from reports.plotted import LIGHT, plotly_dict, plotly_figure
-from reports.printed import _MARKERS, _placed, _Scale, drawn, files_of
+from reports.printed import _MARKERS, _placed, _PlotScale, drawn, files_of
 from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.records.campaigns import CampaignRecord
 
@@ -168,7 +168,7 @@ def test_bars_are_drawn_where_the_mark_lies_beyond_its_interval():
 @pytest.mark.parametrize("trials", [8, 60])
 def test_no_label_covers_another_or_leaves_the_plot(trials):
     figure = figure_of(made_up_study(trials))
-    placed = _placed(figure, _Scale(figure.x.limits, figure.y.limits))
+    placed = _placed(figure, _PlotScale(figure.x.limits, figure.y.limits))
     boxes = [p.box for p, _ in placed]
     assert len(boxes) > 4
     assert all(a.overlap(b) == 0 for k, a in enumerate(boxes) for b in boxes[:k])

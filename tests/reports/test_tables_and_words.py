@@ -23,7 +23,7 @@ def study_of(*points, **kwargs):
 
 def by_all(record):
     """The same study, as if every attack of a competent adversary had been run on it."""
-    listed = (*record.cell.attacks, *(Named(name=a.name) for a in members("default")))
+    listed = (*record.cell.attacks, *(Named(name=a.name) for a in members("default", record.cell.federation)))
     return replace(record, cell=record.cell.model_copy(update={"attacks": listed}))
 
 

@@ -19,7 +19,7 @@ from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.places import home as home_folder
 from tune_vfl.service import cleaning, removal
 from tune_vfl.service.backup import back_up
-from tune_vfl.service.data_copies import copied, place_of_copies, unused
+from tune_vfl.service.data_copies import copied, of_no_study, place_of_copies
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -101,7 +101,7 @@ def test_removal_and_clean_take_what_no_study_names(raw: dict[str, Any]) -> None
     assert [waste.path for waste in cleaning.clean(dry_run=True).waste if "data" in waste.kind] == [orphan]
     cleaning.clean()
     assert not orphan.parent.parent.exists()
-    assert unused(storage_at()) == []
+    assert of_no_study(storage_at()) == ([], [])
     (one,) = removal.look(["loans"])
     assert len(removal.remove(one).data) == 2
     assert not place_of_copies().exists()

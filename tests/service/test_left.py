@@ -1,8 +1,10 @@
 """A search that was left: nothing of it runs any more, and whoever looks is told so, with the line that goes on."""
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,8 +39,8 @@ def left() -> Ledger:
 
 
 def test_what_ran_when_it_was_left_is_owed_and_nothing_is_overdue(left: Ledger, run: Run) -> None:
-    told, owed = status_of(open_study("study"))
-    assert (told["state"], told["trials"], owed) == ("stopped", {"ok": 3, "running": 0, "waiting": 6}, 6)
+    told = status_of(open_study("study"))
+    assert (told["state"], told["trials"]) == ("stopped", {"ok": 3, "running": 0, "waiting": 6})
     assert not {"eta_seconds", "overdue"} & set(told)
     code, out, _ = run("status", "study")
     assert code == 0
@@ -51,10 +53,22 @@ def test_what_ran_when_it_was_left_is_owed_and_nothing_is_overdue(left: Ledger, 
 
 def test_while_a_process_holds_it_they_run(left: Ledger, run: Run) -> None:
     with left.place.lease("study"):
-        told, owed = status_of(open_study("study"))
-        assert (told["state"], told["trials"], owed) == ("running", {"ok": 3, "running": 2, "waiting": 4}, 6)
+        told = status_of(open_study("study"))
+        assert (told["state"], told["trials"]) == ("running", {"ok": 3, "running": 2, "waiting": 4})
         assert told["overdue"] == [3, 4]
         assert "nothing runs it" not in run("status", "study")[1]
+
+
+def test_who_follows_is_let_go_when_nothing_runs_it(left: Ledger, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as search:
+        search.enter_context(left.place.lease("study"))
+        monkeypatch.setattr("tune_vfl.cli.studies.time", SimpleNamespace(sleep=lambda _: search.close()))
+        code, out, _ = run("status", "study", "--follow", "--json")
+    states = [json.loads(line)["state"] for line in out.splitlines()]
+    assert (code, states) == (0, ["running", "stopped"])
+    code, out, _ = run("status", "study", "--follow")
+    assert code == 0
+    assert out.count("nothing runs it: 'tune-vfl resume study' goes on") == 1
 
 
 def test_a_campaign_is_left_as_a_whole(run: Run) -> None:
@@ -62,7 +76,7 @@ def test_a_campaign_is_left_as_a_whole(run: Run) -> None:
     with storage_at().lease("c"):
         for name in ("c-laplace", "c-gaussian"):
             Ledger.open(name).begin({"scale": 0.05})
-        assert status_of(open_study("c"))[0]["state"] == "running"
+        assert status_of(open_study("c"))["state"] == "running"
         assert open_study("c-laplace").record().studies[0].running == 1, "the lease of a part is its campaign's"
     assert "nothing runs it: 'tune-vfl resume c' goes on" in run("status", "c")[1]
     assert open_study("c-laplace").record().studies[0].running == 0
@@ -72,9 +86,9 @@ def test_a_finished_study_is_not_called_stopped() -> None:
     ledger = open_ledger(budget={"trials": 1})
     outcome = simulate(Simulation(), ledger.cell, {"scale": 0.01})
     ledger.tell(ledger.begin({"scale": 0.01}), outcome)
-    assert status_of(open_study("study"))[0]["state"] == "stopped", "the undefended model is owed"
+    assert status_of(open_study("study"))["state"] == "stopped", "the undefended model is owed"
     ledger.set_baseline(outcome)
-    assert status_of(open_study("study"))[0]["state"] == "finished"
+    assert status_of(open_study("study"))["state"] == "finished"
 
 
 def test_a_page_that_is_rewritten_no_more_says_what_goes_on(left: Ledger, tmp_path: Path) -> None:

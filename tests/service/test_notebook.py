@@ -27,11 +27,12 @@ from tune_vfl.service import confirming, notebook
 from tune_vfl.service.frames import frontier_frame
 from tune_vfl.service.notebook import Study, load_study
 from tune_vfl.spec.cell import References
+from tune_vfl.spec.federation import Federation
 
 pytestmark = pytest.mark.usefixtures("home")
 
 UNFIT = ("direct", "unmix")  # without a top model, and under a mixture of rows
-ALL = [a.name for a in members("default") if a.name not in UNFIT]
+ALL = [a.name for a in members("default", Federation()) if a.name not in UNFIT]
 """Nothing is recommended before all that fit were tried."""
 SIMULATION = Simulation(noise=0.005)
 
@@ -126,7 +127,7 @@ def test_a_recommendation_keeps_what_it_was_asked_to_keep(study: Study) -> None:
 
 
 def test_without_constraints_a_recommendation_keeps_those_of_the_spec(study: Study) -> None:
-    asked = Several(replace(study.record(), constraints={"leakage": 0.4}))
+    asked = Several(replace(study.record(), spec={"constraints": {"leakage": 0.4}}))
     assert asked.recommend().constraints == {"leakage": 0.4}
     assert asked.recommend(leakage=0.9).constraints == {"leakage": 0.9}
 

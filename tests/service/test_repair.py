@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
-from tune_vfl.driver.campaign_run import _Run
+from tune_vfl.driver.campaign_run import _CampaignRun
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.storage import storage_at
@@ -36,7 +36,7 @@ def crashed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = storage_at()
     with place.lease("whole") as lease:
         for ledger, params in zip(
-            Ledger.of_campaign(PlannedCampaign("whole", {"study": "whole"}, studies, trials=4), place, lease),
+            Ledger.of_campaign(PlannedCampaign("whole", studies, 4, {"study": "whole"}), place, lease),
             ({"scale": 0.01}, {"sigma": 0.01}),
             strict=True,
         ):
@@ -65,7 +65,7 @@ def test_a_run_of_one_part_tells_listeners_of_the_whole_campaign() -> None:
     part = Ledger.open("whole-gaussian")
     told: list[tuple[str, int]] = []
     with storage_at().lease("whole") as lease:
-        run = _Run(
+        run = _CampaignRun(
             PlannedCampaign.of(part.study), [part], TrainableSpec(SimulatedTrainable, {}), lease, other_code=False
         )
         hears = SimpleNamespace(on_study=lambda record: told.append((record.name, len(record.trials))))

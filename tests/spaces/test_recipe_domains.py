@@ -13,7 +13,7 @@ from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import evaluate, load_config, load_study
 from tune_vfl.cli.main import main
 from tune_vfl.driver.api import resume, search
-from tune_vfl.driver.campaign_run import _Run
+from tune_vfl.driver.campaign_run import _CampaignRun
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.evaluation import measuring, packs
@@ -202,7 +202,7 @@ def pack_of(monkeypatch, home, **fields):
     monkeypatch.setenv("TUNE_VFL_HOME", str(home))
     ledger = open_ledger(budget={"trials": 12, "seeds": 1}, **fields)
     with storage_at(None).lease("study") as lease:
-        run = _Run(PlannedCampaign.of(ledger.study), [ledger], TrainableSpec(SimulatedTrainable, {}), lease)
+        run = _CampaignRun(PlannedCampaign.of(ledger.study), [ledger], TrainableSpec(SimulatedTrainable, {}), lease)
     return run._packs(ledger, trials=12, workers=2)[0]
 
 
@@ -215,14 +215,14 @@ def test_a_pack_holds_one_trial_where_training_is_searched_unless_asked_otherwis
 
 def test_only_trials_that_are_trained_alike_share_a_pass(monkeypatch):
     passes = []
-    real = measuring.train
+    real = measuring.train_pack
 
     def watched(task: Task, params, *rest, **named):
         cell = task.cell
         passes.append((cell.training.lr, cell.model.options["embedding_dim"], [p.scale for p in params]))
         return real(task, params, *rest, **named)
 
-    monkeypatch.setattr(measuring, "train", watched)
+    monkeypatch.setattr(measuring, "train_pack", watched)
     _, cell, _ = planned(training={"epochs": 1})
     trials = [
         {"scale": 0.1, "training.lr": 0.01},

@@ -127,7 +127,7 @@ def frontier(campaign: CampaignRecord, attack: str | None = None) -> list[dict[s
         without a significant difference (``STUDY#21``).
 
     Raises:
-        SelectionError: when a single study has no such attack.
+        SelectionError: when no study has such an attack.
     """
     if campaign.lone:
         return [values(point, POINT) for point in front_settings(campaign, attack)]
@@ -143,9 +143,9 @@ def front_settings(campaign: CampaignRecord, attack: str | None = None) -> list[
     With an attack, studies whose defense removes its input are left out, and settings on which it was not run because
     others had found nearly all.
     """
-    known = [a.name for a in campaign.studies[0].cell.attacks]
-    if campaign.lone and attack is not None and attack not in known:
-        raise SelectionError(f"study {campaign.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
+    known = dict.fromkeys(a.name for study in campaign.studies for a in study.cell.attacks)
+    if attack is not None and attack not in known:
+        raise SelectionError(f"{campaign.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
     return [point for dataset in campaign.datasets for point in SettingsTable(campaign.on(dataset)).front(attack)]
 
 

@@ -35,13 +35,8 @@ def list_kind(
         emit_json({"schema": SCHEMA, "kind": kind, "items": entries})
         return
     columns = _COLUMNS[kind]
-    emit_table(columns, [[_shown(entry.get(column)) for column in columns] for entry in entries])
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, list):
-        return ", ".join(str(v) for v in value)
-    return value
+    cells = ([entry.get(column) for column in columns] for entry in entries)
+    emit_table(columns, [[", ".join(map(str, v)) if isinstance(v, list) else v for v in row] for row in cells])
 
 
 def _fields(model: type[BaseModel]) -> Entry:

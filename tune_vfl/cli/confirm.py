@@ -61,7 +61,7 @@ def confirm(
         raise typer.Exit(WITH_FAILURES)
 
 
-class _Block(NamedTuple):
+class _PrintedFront(NamedTuple):
     """The printed block of one front: a study's, or the joint one of a data set.
 
     Attributes:
@@ -79,14 +79,14 @@ class _Block(NamedTuple):
     joint: bool = False
 
 
-def _blocks(answer: Confirmation | JointConfirmation) -> list[_Block]:
+def _blocks(answer: Confirmation | JointConfirmation) -> list[_PrintedFront]:
     from tune_vfl.records.confirmations import Confirmation
 
     if isinstance(answer, Confirmation):
         lines = [([str(n) for n in line.numbers], _range(line)) for line in answer.lines]
-        return [_Block(answer.name, answer.points, answer.baseline, lines, answer.gap)]
+        return [_PrintedFront(answer.name, answer.points, answer.baseline, lines, answer.gap)]
     return [
-        _Block(
+        _PrintedFront(
             title=f"{answer.name} on {dataset}",
             points=answer.on(dataset),
             undefended=undefended,
@@ -119,7 +119,7 @@ def _show_decision(name: str, storage: str | None) -> None:
         emit("\n".join([f"{dataset}:"] * (len(found) > 1) + list(sentences(decision))))
 
 
-def _show_block(block: _Block, seeds: int) -> None:
+def _show_block(block: _PrintedFront, seeds: int) -> None:
     on_front = [p for p in block.points if p.on_front]
     stay = sum(p.confirmed for p in on_front)
     joined = sum(p.confirmed for p in block.points) - stay

@@ -53,12 +53,14 @@ def check(
     Example: `tune-vfl data check study.yaml`
     """
     from tune_vfl.cli.data_shown import show
+    from tune_vfl.spec.raw import read_yaml
 
     if spec is not None and _is_table(spec):
         raise UsageError(_not_a_spec(spec))
     if (spec is None) == (dataset is None):
         raise UsageError("data check: expected a SPEC, the path of a YAML file, or --dataset NAME, one of them")
-    facts = checked(_raw(spec, dataset), settings or (), lambda raw: _examined(raw, str(spec or "--dataset")))
+    raw = {"dataset": {"name": dataset}} if spec is None else read_yaml(spec, note)
+    facts = checked(raw, settings or (), lambda raw: _examined(raw, str(spec or "--dataset")))
     if json:
         emit_json({"schema": SCHEMA, "datasets": [asdict(f) for f in facts]})
     for one in facts:
@@ -80,12 +82,6 @@ def fetch(name: Annotated[str, typer.Argument(metavar="DATASET", help="The name 
     from tune_vfl.data.base import DATASETS
 
     emit(str(DATASETS[name]().fetch(data_root())))
-
-
-def _raw(spec: Path | None, dataset: str | None) -> Mapping[str, Any]:
-    from tune_vfl.spec.raw import read_yaml
-
-    return {"dataset": {"name": dataset}} if spec is None else read_yaml(spec, note)
 
 
 def _examined(raw: Mapping[str, Any], place: str) -> list[Facts]:

@@ -8,7 +8,6 @@ import typer
 
 from tune_vfl.cli.options import Json, Storage
 from tune_vfl.cli.output import emit_json, emit_table, say
-from tune_vfl.service.checks import Check
 
 SCHEMA = "tune-vfl/doctor/1"
 
@@ -31,32 +30,18 @@ def doctor(
 
     Example: `tune-vfl doctor --repair`
     """
+    from tune_vfl.service import ledger_health
+    from tune_vfl.service import repair as repairs
     from tune_vfl.service.health import examine, exit_code
 
-    done = _migrated(storage) if migrate else []
-    done += _repaired(storage) if repair else []
+    done = [ledger_health.migrate(storage)] if migrate else []
+    done += repairs.repair(say, storage) if repair else []
     checks = [*examine(storage), *done]
     if json:
         emit_json({"schema": SCHEMA, "checks": [check._asdict() for check in checks]})
     else:
-        _show(checks)
+        emit_table(("check", "status", "found"), [[check.name, check.status, check.detail] for check in checks])
+        for check in checks:
+            if check.advice:
+                say(f"{check.name}: {check.advice}")
     raise typer.Exit(exit_code(checks))
-
-
-def _migrated(storage: str | None) -> list[Check]:
-    from tune_vfl.service.ledger_health import migrate
-
-    return [migrate(storage)]
-
-
-def _repaired(storage: str | None) -> list[Check]:
-    from tune_vfl.service.repair import repair
-
-    return repair(say, storage)
-
-
-def _show(checks: list[Check]) -> None:
-    emit_table(("check", "status", "found"), [[check.name, check.status, check.detail] for check in checks])
-    for check in checks:
-        if check.advice:
-            say(f"{check.name}: {check.advice}")

@@ -108,22 +108,17 @@ def _show(answer: dict[str, Any], said: Collection[str]) -> None:
     if answer.get("leakage") is not None:
         emit(f"leakage: {answer['leakage']:.3f} (the largest advantage over what needs no federation)")
     if answer.get("attacks"):
-        scalars = {key: head for key, head in _SCALARS.items() if any(_has(s, key) for s in answer["attacks"].values())}
+        scores = answer["attacks"].values()
+        scalars = {key: head for key, head in _SCALARS.items() if any(s.get(key) is not None for s in scores)}
         head = ("attack", "metric", "success", "floor", "advantage", *scalars.values(), "variant", "remarks")
         emit_table(head, _rows(answer["attacks"], list(scalars)))
-        for floor, by in dict.fromkeys(
-            (s["floor"], s["floor_by"]) for s in answer["attacks"].values() if s["floor_by"]
-        ):
+        for floor, by in dict.fromkeys((s["floor"], s["floor_by"]) for s in scores if s["floor_by"]):
             emit(f"floor {floor:.3f}: {by}")
     for name, why in answer.get("not_needed", {}).items():
         emit(f"{name} was not needed: {why}")
     for sentence in dict.fromkeys([*answer.get("data", {}).get("notes", ()), *answer.get("notes", ())]):
         if sentence not in said:
             note(sentence)
-
-
-def _has(score: dict[str, Any], scalar: str) -> bool:
-    return score.get(scalar) is not None
 
 
 def _rows(attacks: dict[str, dict[str, Any]], scalars: list[str]) -> list[list[object]]:

@@ -15,7 +15,7 @@ from tune_vfl.cli.output import emit, emit_json, emit_table, note, say
 from tune_vfl.cli.study import MAX_MIB, MaxMib, NewName, put_here
 
 if TYPE_CHECKING:
-    from tune_vfl.cluster.jobs import Job, Jobs, Where
+    from tune_vfl.cluster.jobs import ClusterJob, Jobs, Where
     from tune_vfl.cluster.studies import Started
 
 SCHEMA = "tune-vfl/jobs/1"
@@ -63,8 +63,10 @@ def submit(
     """
     from tune_vfl.cluster import studies
     from tune_vfl.cluster.shipping import stays_here
+    from tune_vfl.spec.raw import read_yaml
 
-    raw = checked(_read(spec), _with_trials(settings, trials), _usable)
+    budget = [f"budget.trials={trials}"] if trials else []
+    raw = checked(read_yaml(spec, note), [*(settings or ()), *budget], _usable)
     jobs, where = _open(cluster, home)
     if left := stays_here(raw):
         say(f"warning: {left}")
@@ -125,16 +127,6 @@ def _progress(line: str) -> None:
         say(line)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    from tune_vfl.spec.raw import read_yaml
-
-    return read_yaml(path, note)
-
-
-def _with_trials(settings: list[str] | None, trials: int | None) -> list[str]:
-    return [*(settings or ()), *([f"budget.trials={trials}"] if trials else ())]
-
-
 def _usable(raw: dict[str, Any]) -> dict[str, Any]:
     """Reject a spec that the cluster would reject; data may exist only there, so nothing is loaded."""
     from tune_vfl.cluster.studies import refuse_passwords
@@ -151,20 +143,20 @@ def _open(named: str | None, home: str | None = None) -> tuple[Jobs, Where]:
     from tune_vfl.cluster.dashboard import ask, find_token
     from tune_vfl.cluster.jobs import Jobs, Where
     from tune_vfl.cluster.profiles import find_profile
-    from tune_vfl.machine.web import Server, is_loopback
+    from tune_vfl.machine.web import WebServer, is_loopback
 
     profile = find_profile(named)
     url, named_by_user = profile.address, profile.token_file is not None
-    server = Server(url, find_token(profile.token_file), named=named_by_user)
+    server = WebServer(url, find_token(profile.token_file), named=named_by_user)
     if named_by_user and url.startswith("http://") and not is_loopback(url):
         say(f"warning: the token travels unencrypted to {url}; forward the dashboard to this machine instead")
     jobs = Jobs(server)
-    if ask(Server(url)) == "open":
+    if ask(WebServer(url)) == "open":
         say(f"warning: {url} is open without a token: whoever reaches it can run code there (see `tune-vfl doctor`)")
     return jobs, Where(home or profile.home, profile.storage)
 
 
-def _show_end(job: Job, log: str, *, json: bool) -> None:
+def _show_end(job: ClusterJob, log: str, *, json: bool) -> None:
     from tune_vfl.cli.search import exit_code
     from tune_vfl.cli.studies import emit_summary
     from tune_vfl.cluster.jobs import answers_in

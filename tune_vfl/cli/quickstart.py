@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -46,14 +45,12 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
     ended = search(campaign, storage=storage)
     code = show_end(ended, json=json)
     deployed = all(decision.setting for decision in decisions(ended.record()).values())
-    _say_where(report_studies([ended.name], storage=storage), "" if deployed else " --select STUDY#NUMBER")
-    raise typer.Exit(code)
-
-
-def _say_where(page: Path, select: str) -> None:
+    page = report_studies([ended.name], storage=storage)
+    select = "" if deployed else " --select STUDY#NUMBER"
     say(
         f"report: {page} (open it in a browser)\n"
         "MLflow: `tune-vfl ui`, then open the link that it prints and filter runs by "
         "tags.`tune_vfl.campaign_pareto` = 'true'\n"
         f"use it: `tune-vfl export {SPEC['study']}{select} -o best.json`"
     )
+    raise typer.Exit(code)

@@ -13,8 +13,8 @@ from tune_vfl.cli.search import STOPPED
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tune_vfl.papers.comparison import Cell
-    from tune_vfl.papers.overview import Entry, Overview
+    from tune_vfl.papers.comparison import ComparedNumber
+    from tune_vfl.papers.overview import Overview, TableEntry
 
 WITH_FAILURES = 3
 
@@ -107,7 +107,7 @@ def reproduce(
         raise typer.Exit(WITH_FAILURES)
 
 
-def _show(found: Entry) -> None:
+def _show(found: TableEntry) -> None:
     title = f"{found.paper.paper}, {found.table.place}: {found.table.title}"
     if found.table.reason:
         emit(f"{title}\nnothing of it can be compared: {found.table.reason}")
@@ -118,7 +118,7 @@ def _show(found: Entry) -> None:
     emit(f"{found.tally.judged} of {found.tally.cells} numbers have a verdict: {found.verdicts or 'none'}")
 
 
-def _row(shown: Cell) -> list[object]:
+def _row(shown: ComparedNumber) -> list[object]:
     from tune_vfl.papers.page import number_text, remarks_text
 
     seeds = shown.ours.seeds if shown.ours else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tune_vfl.ledger.reading import StoredStudy
-    from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
+    from tune_vfl.records.campaigns import PlannedCampaign
 
 FAILED = ("error", "oom", "timeout")
 STOPPED = 130  # what a shell reports after Ctrl-C, so that `tune-vfl search ... && more` does not go on to `more`
@@ -53,17 +54,22 @@ def search(
     """
     from tune_vfl.cli.plan import plan_of
     from tune_vfl.cli.plan_shown import left_out
+    from tune_vfl.data import load
+    from tune_vfl.machine.places import resolve_uri
     from tune_vfl.spec.raw import read_yaml
 
     raw = read_yaml(spec, note)
-    named = [f"study={_quoted(name)}"] if name is not None else []
+    named = [f"study={dumps(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
     settings = [*(settings or ()), *named, *wanted]
     with _data_in_place(raw, settings, storage, copy=copy_data) as (raw, settings):
         plan = plan_of(raw, spec, settings)
         for line in left_out(plan.skipped):
             say(f"left out {line}")
-        code = run_plan(plan, storage=storage, take_over=take_over, other_code=other_code, json=json)
+        resolve_uri(plan.studies[0].spec.tracking)  # a refusal comes before anything runs
+        for sentence in dict.fromkeys(said for study in plan.studies for said in load(study.cell.dataset).notes):
+            note(sentence)
+        code = run_plan(plan, storage, take_over=take_over, other_code=other_code, json=json)
     raise typer.Exit(code)
 
 
@@ -84,43 +90,23 @@ def _data_in_place(
         yield spec, []
 
 
-def _quoted(name: str) -> str:
-    import json
-
-    return json.dumps(name)
-
-
 def run_plan(
-    plan: PlannedCampaign,
-    *,
-    storage: str | None = None,
-    take_over: bool = False,
-    other_code: bool = False,
-    json: bool,
+    plan: PlannedCampaign, storage: str | None, *, take_over: bool = False, other_code: bool = False, json: bool
 ) -> int:
-    """Run a campaign or a study and print its result.
+    """Run a campaign or a study and print its result; of one that is complete say that nothing was run.
 
     Returns:
         The exit code, see :func:`show_end`.
     """
-    from tune_vfl.data import load
     from tune_vfl.driver.api import search as run
-    from tune_vfl.machine.places import resolve_uri
     from tune_vfl.service.studies import finished
 
-    resolve_uri(plan.studies[0].spec.tracking)  # a refusal comes before anything runs
-    nothing_left = finished(plan, storage or plan.studies[0].spec.storage)
-    for sentence in dict.fromkeys(said for study in plan.studies for said in load(study.cell.dataset).notes):
-        note(sentence)
+    complete = finished(plan, storage or plan.studies[0].spec.storage)
     ended = run(plan, storage=storage, take_over=take_over, other_code=other_code)
-    if nothing_left:
-        say(_nothing_was_run(ended.record()))
+    if complete:
+        more = "" if any(study.ended for study in ended.record().studies) else "; --trials N asks for more"
+        say(f"{plan.name!r} was finished already, nothing was run{more}")
     return show_end(ended, json=json)
-
-
-def _nothing_was_run(record: CampaignRecord) -> str:
-    more = "" if any(study.ended for study in record.studies) else "; --trials N asks for more"
-    return f"{record.name!r} was finished already, nothing was run{more}"
 
 
 def show_end(ended: StoredStudy, *, json: bool) -> int:
@@ -160,16 +146,10 @@ def resume(
     """
     from tune_vfl.driver.planning import with_more
     from tune_vfl.ledger.reading import open_study
-    from tune_vfl.service.studies import finished
 
     stored = open_study(name, storage)
     done = sum(len(record.counted) for record in stored.record().studies)
     if trials is not None and trials < done:
         raise UsageError(f"--trials {trials}: {name!r} has {done} finished trials already")
-    nothing_left = finished(with_more(stored.plan(), trials), stored.storage)
-    from tune_vfl.driver.api import resume as run
-
-    ended = run(name, trials=trials, storage=storage, take_over=take_over, other_code=other_code)
-    if nothing_left:
-        say(_nothing_was_run(ended.record()))
-    raise typer.Exit(show_end(ended, json=json))
+    plan = with_more(stored.plan(), trials)
+    raise typer.Exit(run_plan(plan, stored.storage, take_over=take_over, other_code=other_code, json=json))

@@ -66,25 +66,27 @@ def emit_studies(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def status(
     name: Name,
-    follow: Annotated[bool, typer.Option("--follow", help="Say it again as it changes, to the end.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Say it again as it changes, as long as it runs.")] = False,
     storage: Storage = None,
     json: Json = False,
 ) -> None:
     """Say how far a study or a campaign is: trials by outcome, hypervolume, front, time left, trials over their time.
+
+    With --follow it ends when nothing runs the search any more; of one that was left it names the line that goes on.
 
     Example: `tune-vfl status kdk-bank`
     """
     from tune_vfl.ledger.reading import open_study
     from tune_vfl.service.studies import status_of
 
-    found = open_study(name, storage)
+    stored = open_study(name, storage)
     shown: dict[str, Any] | None = None
     while True:
-        summary, owed = status_of(found)
+        summary = status_of(stored)
         if summary != shown:
             emit_json(summary) if json else emit_summary(summary)
         shown = summary
-        if not follow or not owed:
+        if not follow or summary["state"] != "running":
             return
         time.sleep(FOLLOW_SECONDS)
 
@@ -198,16 +200,11 @@ def emit_campaign(summary: Mapping[str, Any]) -> None:
         front = [point for point in summary["front"] if point["dataset"] == dataset]
         emit(f"{dataset}:")
         if front:
-            front_table(front, _baseline_of(summary, front[0]["study"]))
+            front_table(front, next(s["baseline"] for s in summary["studies"] if s["study"] == front[0]["study"]))
         else:
             emit("no trial has ended ok yet: no front")
         emit("\n".join(decision["says"]))
     _say_mlflow(summary)
-
-
-def _baseline_of(summary: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = next((s["baseline"] for s in summary["studies"] if s["study"] == name), None)
-    return found
 
 
 def _progress(summary: Mapping[str, Any]) -> None:

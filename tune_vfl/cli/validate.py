@@ -50,7 +50,12 @@ def validate(
     elif plan.lone:
         _show(plan)
     else:
-        _show_campaign(plan)
+        from tune_vfl.cli.plan_shown import show_campaign
+        from tune_vfl.service.estimates import progress_of, training_minutes
+
+        progress = progress_of(plan)
+        studies = {planned.name: _study(planned) for planned in plan.studies}
+        show_campaign(plan, studies, progress, training_minutes(plan, progress))
 
 
 def _refuse_what_search_refuses(plan: PlannedCampaign) -> None:
@@ -68,15 +73,6 @@ def _refuse_what_search_refuses(plan: PlannedCampaign) -> None:
         refuse_taken_names(plan)
     except UnreachableError as error:
         note(f"whether another study has this name is not known: {error}")
-
-
-def _show_campaign(plan: PlannedCampaign) -> None:
-    from tune_vfl.cli.plan_shown import show_campaign
-    from tune_vfl.service.estimates import progress_of, training_minutes
-
-    progress = progress_of(plan)
-    studies = {planned.name: _study(planned) for planned in plan.studies}
-    show_campaign(plan, studies, progress, training_minutes(plan, progress))
 
 
 def answer(plan: PlannedCampaign) -> dict[str, Any]:

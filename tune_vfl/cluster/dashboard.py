@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.machine.secrets import keep_private, token_file
-from tune_vfl.machine.web import UNIX, Server
+from tune_vfl.machine.web import UNIX, WebServer
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 Answer = Literal["open", "token", "wrong_token", "away", "other"]
@@ -84,7 +84,7 @@ def _whole(token: str, where: str) -> str:
     return token
 
 
-def ask(server: Server, timeout: float = 5.0) -> Answer:
+def ask(server: WebServer, timeout: float = 5.0) -> Answer:
     """Ask a dashboard for its jobs and say how it answers.
 
     Args:
@@ -108,7 +108,7 @@ def ask(server: Server, timeout: float = 5.0) -> Answer:
     return refusals.get(reply.status, "other")
 
 
-def require_answer(server: Server) -> None:
+def require_answer(server: WebServer) -> None:
     """Make sure that the Jobs API answers us, or say what to do.
 
     Raises:

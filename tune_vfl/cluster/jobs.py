@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.cluster.admission import DRIVERS, SEAT, offers_seats, places_of
 from tune_vfl.cluster.dashboard import require_answer
-from tune_vfl.cluster.packs import Packs, packs_by_job
+from tune_vfl.cluster.packs import PackCounts, packs_by_job
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tune_vfl.machine.web import Server
+    from tune_vfl.machine.web import WebServer
 
 # What `search --json` and `resume --json` print at their end: of a study, of a campaign.
 SCHEMAS = ("tune-vfl/study/1", "tune-vfl/campaign/1")
@@ -47,7 +47,7 @@ class Where(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Job:
+class ClusterJob:
     """A job as the cluster knows it; times in seconds since the epoch.
 
     Attributes:
@@ -86,7 +86,7 @@ class Jobs:
         UnreachableError: when the Jobs API does not answer, or not to this token, or may not be given it.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: WebServer) -> None:
         require_answer(server)
         self.address, self._relay = server.address, Relay(server)
         weakref.finalize(self, self._relay.close).atexit = False
@@ -133,24 +133,24 @@ class Jobs:
                     )
                 )
 
-    def list(self) -> list[Job]:
+    def list(self) -> list[ClusterJob]:
         """Return all jobs, the newest first."""
         return self._list({})
 
-    def list_with_packs(self) -> builtins.list[Job]:
+    def list_with_packs(self) -> builtins.list[ClusterJob]:
         """Return all jobs, the newest first, each with its packs, which the cluster has to count."""
         return self._list(packs_by_job(self._relay))
 
-    def _list(self, packs: Mapping[str, Packs]) -> builtins.list[Job]:
+    def _list(self, packs: Mapping[str, PackCounts]) -> builtins.list[ClusterJob]:
         with self._relay.calls():
             details = self._client.list_jobs()
-        jobs = [_job(d, packs.get(str(d.job_id), Packs())) for d in details if d.submission_id]
+        jobs = [_job(d, packs.get(str(d.job_id), PackCounts())) for d in details if d.submission_id]
         jobs.sort(key=lambda job: job.started or 0.0, reverse=True)
         seated = {str(d.submission_id) for d in details if (d.metadata or {}).get("tune_vfl.seat")}
         places = places_of((job.id, job.status) for job in reversed(jobs) if job.id in seated)
         return [replace(job, place=places.get(job.id, 0)) for job in jobs]
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: str) -> ClusterJob:
         """Return one job.
 
         Raises:
@@ -178,13 +178,13 @@ class Jobs:
         with self._relay.calls():
             return bool(self._client.stop_job(job_id))
 
-    def wait(self, job_id: str, every: float = 0.5) -> Job:
+    def wait(self, job_id: str, every: float = 0.5) -> ClusterJob:
         """Wait for a job's end and return it."""
         while (job := self.get(job_id)).status not in ENDED:
             time.sleep(every)
         return job
 
-    def follow(self, job_id: str, show: Callable[[str], None], every: float = 2.0, patience: int = 15) -> Job:
+    def follow(self, job_id: str, show: Callable[[str], None], every: float = 2.0, patience: int = 15) -> ClusterJob:
         """Show what a job prints, line by line, until it ends.
 
         Args:
@@ -242,9 +242,9 @@ def answers_in(log: str) -> list[dict[str, Any]]:
     return found
 
 
-def _job(details: Any, packs: Packs) -> Job:
+def _job(details: Any, packs: PackCounts) -> ClusterJob:
     metadata = details.metadata or {}
-    return Job(
+    return ClusterJob(
         id=str(details.submission_id),
         status=str(getattr(details.status, "value", details.status)),
         study=str(metadata.get("tune_vfl.study", "")),

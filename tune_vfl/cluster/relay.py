@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ray.job_submission import JobSubmissionClient
 
-    from tune_vfl.machine.web import Server
+    from tune_vfl.machine.web import WebServer
 
 _SECONDS = 300.0
 _MOST_STATES = 10_000  # Ray's limit of one answer
@@ -44,7 +44,7 @@ class Relay(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: WebServer) -> None:
         super().__init__(("127.0.0.1", 0), _Passing)
         self.server, self.password = server, secrets.token_urlsafe(32)
         self.failure: UnreachableError | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from tune_vfl.cluster.jobs import ENDED, Job, Jobs, Where
+from tune_vfl.cluster.jobs import ENDED, ClusterJob, Jobs, Where
 from tune_vfl.cluster.shipping import with_data
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.machine.passwords import has_password
@@ -191,7 +191,7 @@ def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
             yield from _texts(item, place)
 
 
-def _running(jobs: Jobs, name: str, where: Where) -> Job | None:
+def _running(jobs: Jobs, name: str, where: Where) -> ClusterJob | None:
     """Return the job that runs a study; one that keeps it elsewhere runs another study of that name."""
     alive = (job for job in jobs.list() if job.status not in ENDED and job.does not in (_PACK, _LIST))
     return next((job for job in alive if job.study == name and job.home == (where.home or "")), None)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tune_vfl.analysis.reliability import scale_of
 from tune_vfl.confirmation.checks import checks_of, nothing_ended_ok
 from tune_vfl.confirmation.table import Table, by_utility
 from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedPoint, Line
@@ -25,7 +24,7 @@ def answer_of(table: Table, study: str) -> Confirmation:
     """Return one study's result: its own settings, judged by the front of all studies."""
     contest, record = table.contest, table.contest.study(study)
     points = by_utility(p for p in table.points if p.study == study)
-    knee = table.knee(table.kept(study), scale_of(record))
+    knee = table.knee(study)
     return Confirmation(
         schema="tune-vfl/confirmation/1",
         name=study,
@@ -34,10 +33,10 @@ def answer_of(table: Table, study: str) -> Confirmation:
         reserve=table.facts.reserve,
         points=tuple(points),
         baseline=table.undefended(study),
-        lines=tuple(Line(**_line(line, record.cell.fixed)) for line in table.lines(table.kept(study))),
+        lines=tuple(Line(**_line(line, record.cell.fixed)) for line in table.lines(study)),
         gap=_gap(points),
         checks=tuple(checks_of([record], points, table.facts, by_rows=table.by_rows)),
-        knee=None if knee is None else contest.points[knee].number,
+        knee=None if knee is None else knee[1],
     )
 
 
@@ -49,7 +48,7 @@ def joint_answer_of(campaign: CampaignRecord, tables: Sequence[Table]) -> JointC
         tables: one for each data set, at least one.
     """
     on = {table.contest.dataset: table for table in tables}
-    knees = {dataset: _joint_knee(table) for dataset, table in on.items()}
+    knees = {dataset: knee for dataset, table in on.items() if (knee := table.knee()) is not None}
     return JointConfirmation(
         schema="tune-vfl/confirmation/1",
         name=campaign.name,
@@ -61,7 +60,7 @@ def joint_answer_of(campaign: CampaignRecord, tables: Sequence[Table]) -> JointC
         reserve={dataset: table.facts.reserve for dataset, table in on.items()},
         baseline={dataset: table.undefended(table.reference) for dataset, table in on.items()},
         gap={dataset: _gap(table.points) for dataset, table in on.items()},
-        knee={dataset: name for dataset, name in knees.items() if name is not None},
+        knee={dataset: PointName(study=study, number=number) for dataset, (study, number) in knees.items()},
     )
 
 
@@ -69,16 +68,8 @@ def _seeds(contest: Contest) -> tuple[int, ...]:
     return tuple(range(FIRST_SEED, FIRST_SEED + contest.common))
 
 
-def _joint_knee(table: Table) -> PointName | None:
-    knee = table.knee(table.kept(), scale_of(table.contest.study(table.reference)))
-    if knee is None:
-        return None
-    study, number = table.contest.points[knee].key
-    return PointName(study=study, number=number)
-
-
 def _joint_lines(table: Table) -> Iterator[JointLine]:
-    for points in table.lines(table.kept()):
+    for points in table.lines():
         studies = tuple(p.study for p in points)
         line = _line(points, table.contest.study(studies[0]).cell.fixed)
         if len(set(studies)) > 1:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tune_vfl.confirmation.values import Block, searched
+from tune_vfl.confirmation.values import FreshBlock, searched
 from tune_vfl.evaluation.certainty import Name, one_of
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.confirmations import ConfirmedAttack, ConfirmedNumber, SeedRecord
@@ -15,7 +15,7 @@ from tune_vfl.statistics.arrays import Floats
 
 
 def attacks_of(
-    settings: Sequence[Sequence[SeedRecord]], block: Block, names: Sequence[Name], row: int, outcome: Outcome
+    settings: Sequence[Sequence[SeedRecord]], block: FreshBlock, names: Sequence[Name], row: int, outcome: Outcome
 ) -> dict[str, ConfirmedAttack]:
     """Return a setting's attacks by name; several passive parties are candidates of one attack.
 

@@ -58,26 +58,26 @@ class Contest:
     undefended: Mapping[str, str]
 
     @classmethod
-    def of(cls, studies: Sequence[StudyRecord], seeds: int) -> Contest:
+    def of(cls, campaign: CampaignRecord | StudyRecord, seeds: int) -> Contest:
         """Choose the joint front of all studies and the points most likely to belong to it.
 
         Args:
-            studies: on one data set, with the same seeds; at least one trial ended ok.
+            campaign: studies on one data set, with the same seeds; at least one trial ended ok.
             seeds: the number of common seeds for every point of the final front.
 
         Raises:
             UsageError: for fewer than 1 seed.
         """
         totals(seeds)
-        settings = SettingsTable(CampaignRecord("", tuple(studies), 0))
-        ok, on_front = settings.rows, settings.on_front
+        settings = SettingsTable(campaign)
+        studies, ok, on_front = settings.parts, settings.rows, settings.on_front
         names = names_of(row.outcome for row in ok)
         several = len(studies[0].cell.seeds) > 1
         chances = _member(settings, names if several else [])
         chosen = candidates(chances, on_front, sum(len(record.counted) for record in studies))
         front = frozenset(row.key for row in ok if row.on_front)
         shared = undefended_of(studies)
-        return cls(tuple(studies), tuple(ok[i] for i in chosen), front, tuple(names), seeds, shared)
+        return cls(studies, tuple(ok[i] for i in chosen), front, tuple(names), seeds, shared)
 
     def study(self, name: str) -> StudyRecord:
         """Return the study of this name."""
@@ -146,13 +146,13 @@ def contests_of(campaign: CampaignRecord, seeds: int) -> list[Contest]:
         StudyError: when no trial of any study has ended ok.
         UsageError: for fewer than 1 seed.
     """
-    parts = [campaign.on(dataset).studies for dataset in campaign.datasets]
+    parts = [campaign.on(dataset) for dataset in campaign.datasets]
     if not any(record.ok for record in campaign.studies):
         raise StudyError(
             f"{campaign.name!r} has nothing to confirm: none of its trials ended ok; "
             f"'tune-vfl resume {campaign.name}' goes on with it"
         )
-    return [Contest.of(studies, seeds) for studies in parts if any(record.ok for record in studies)]
+    return [Contest.of(part, seeds) for part in parts if any(record.ok for record in part.studies)]
 
 
 def _member(settings: SettingsTable, names: Sequence[Name]) -> Floats:

@@ -41,15 +41,14 @@ def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:
 
 
 def _added(cell: Cell) -> list[Named]:
-    """Return the attacks that a confirmation adds to attacks on labels in a vertical federation."""
+    """Return the attacks that a confirmation adds to attacks on labels, as far as they are for this federation."""
     from tune_vfl.attacks.base import ATTACKS
 
     listed = {a.name for a in cell.attacks}
-    if cell.federation.horizontal:
-        return []
     if all(ATTACKS[name].capabilities.goal != "labels" for name in listed):
         return []
-    return [Named(name=n, **ATTACKS[n]().params.model_dump()) for n in ALWAYS if n not in listed]
+    fit = [n for n in ALWAYS if cell.federation.name in ATTACKS[n].capabilities.federations]
+    return [Named(name=n, **ATTACKS[n]().params.model_dump()) for n in fit if n not in listed]
 
 
 def undefended_of(studies: Sequence[StudyRecord]) -> dict[str, str]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tune_vfl.analysis.reliability import scale_of
 from tune_vfl.confirmation.by_attack import attacks_of, within
 from tune_vfl.confirmation.checks import RowFacts, rows_of
-from tune_vfl.confirmation.values import Block, fresh, names_of, searched
+from tune_vfl.confirmation.values import FreshBlock, fresh, names_of, searched
 from tune_vfl.evaluation.certainty import Name, utility_levels
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, ConfirmedPoint, SeedRecord, UndefendedModel
 from tune_vfl.statistics import (
@@ -41,11 +42,10 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.joint_confirmation import SettingKey
     from tune_vfl.statistics.arrays import Floats
-    from tune_vfl.statistics.choosing import Scale
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _Measurements:
     """Measurements of settings on the same first seeds.
 
     Attributes:
@@ -57,7 +57,7 @@ class _Measured:
 
     rows: tuple[int, ...]
     records: list[list[SeedRecord]]
-    block: Block
+    block: FreshBlock
     utility: Estimate
     bounds: list[Bounds]
     variance: Floats
@@ -88,7 +88,7 @@ class Table:
         self._ends = {(s, n): r for (s, n, _), r in sorted(held.items()) if r.outcome != "ok"}
         outcomes = [e.trial.outcome for e in contest.points]
         self._names: list[Name] = names_of(outcomes, [r for records in self._records for r in records])
-        self._known: dict[int, _Measured] = {}
+        self._known: dict[int, _Measurements] = {}
 
     @property
     def by_rows(self) -> bool:
@@ -174,7 +174,7 @@ class Table:
         shared = Counter(self.contest.undefended.values())
         return max(self._undefended, key=lambda name: shared[name])
 
-    def kept(self, study: str | None = None) -> list[int]:
+    def _kept(self, study: str | None) -> list[int]:
         """Return the points on the confirmed front, of one study or of all."""
         points = self.contest.points
         return [i for i in self._sound if self._plan.kept[i] and study in (None, points[i].study)]
@@ -184,17 +184,19 @@ class Table:
         """The settings on the confirmed front, by falling utility."""
         return [(p.study, p.number) for p in by_utility(self.points) if p.confirmed]
 
-    def knee(self, points: Sequence[int], scale: Scale | None) -> int | None:
-        """Return the best compromise on the confirmed front, by the seeds common to its points."""
+    def knee(self, study: str | None = None) -> SettingKey | None:
+        """Return the best compromise on the confirmed front, of one study or all, by the seeds common to its points."""
+        points, scale = self._kept(study), scale_of(self.contest.study(study or self.reference))
         if scale is None or not points:
             return None
         measured = self._on(self.contest.common)
         rows = [measured.rows.index(i) for i in points]
         best = knee(rows, measured.block.utility, measured.block.advantages, scale)
-        return None if best is None else measured.rows[best]
+        return None if best is None else self.contest.points[measured.rows[best]].key
 
-    def lines(self, points: Sequence[int]) -> list[list[ConfirmedPoint]]:
+    def lines(self, study: str | None = None) -> list[list[ConfirmedPoint]]:
         """Return the confirmed front by falling utility, in groups without a significant difference."""
+        points = self._kept(study)
         if not points:
             return []
         measured = self._on(self.contest.common)
@@ -227,14 +229,14 @@ class Table:
         """Return the number of seeds behind a point's numbers: the common ones, so that points are comparable."""
         return min(self.contest.common, len(self._records[i]))
 
-    def _on(self, seeds: int) -> _Measured:
+    def _on(self, seeds: int) -> _Measurements:
         if seeds not in self._known:
             rows = tuple(i for i in self._sound if len(self._records[i]) >= seeds)
             records = [self._records[i][:seeds] for i in rows]
             block = fresh(records, self._names)
             more = [r.utility for r in self._undefended[self.reference] if r.utility is not None]
             utility, bounds = utility_levels(block.utility, more), leakage_bounds(block.advantages, block.limits)
-            self._known[seeds] = _Measured(rows, records, block, utility, bounds, self._variance(records))
+            self._known[seeds] = _Measurements(rows, records, block, utility, bounds, self._variance(records))
         return self._known[seeds]
 
     def _variance(self, points: Sequence[Sequence[SeedRecord]]) -> Floats:

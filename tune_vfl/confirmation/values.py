@@ -21,7 +21,7 @@ from tune_vfl.statistics.advantages import GUESS
 from tune_vfl.statistics.arrays import Floats
 
 
-class Block(NamedTuple):
+class FreshBlock(NamedTuple):
     """Utilities and advantages of N settings on the same S seeds.
 
     Attributes:
@@ -43,7 +43,7 @@ def names_of(outcomes: Iterable[Outcome], records: Iterable[SeedRecord] = ()) ->
     return list(found)
 
 
-def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Block:
+def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> FreshBlock:
     """Return the block of a search's outcomes, on the search's seeds.
 
     Args:
@@ -51,10 +51,10 @@ def searched(outcomes: Sequence[Outcome], names: Sequence[Name]) -> Block:
         names: from :func:`names_of`.
     """
     utility = [o.utility.values if o.utility else [] for o in outcomes]
-    return Block(np.asarray(utility, dtype=np.float64), advantages_of(outcomes, names), limits_of(outcomes, names))
+    return FreshBlock(np.asarray(utility, dtype=np.float64), advantages_of(outcomes, names), limits_of(outcomes, names))
 
 
-def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Block:
+def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> FreshBlock:
     """Return the block of N settings, each with ok records of the same S fresh seeds.
 
     An attack's floor is chosen once for these seeds, by the means.
@@ -64,7 +64,7 @@ def fresh(points: Sequence[Sequence[SeedRecord]], names: Sequence[Name]) -> Bloc
     gains, limits = np.full((len(names), *utility.shape), np.nan), Limits.none(*met.shape)
     for k, i in np.argwhere(met).tolist():
         gains[k, i], (limits.noise[k, i], limits.narrow[k, i]) = _fresh(points[i], *names[k])
-    return Block(utility, stood_in(gains, met), limits)
+    return FreshBlock(utility, stood_in(gains, met), limits)
 
 
 def _fresh(records: Sequence[SeedRecord], attack: str, candidate: str) -> tuple[Floats, tuple[float, bool]]:

@@ -121,7 +121,7 @@ def _encode(values: pd.Series[Any], name: str, where: str, encoding: Encoding, c
         missing = missing.copy()
         missing[~missing] = marks
         known, numbers = known[~marks], numbers[~marks]
-    encoded = _encoded(values, _Known(known, numbers), missing, name, where=where, encoding=encoding)
+    encoded = _encoded(values, _KnownValues(known, numbers), missing, name, where=where, encoding=encoding)
     written = as_written(values, missing, name, categories=encoded.kind != "number")
     notes = (*notes, *encoded.notes)
     if encoded.kind == "number":
@@ -136,7 +136,7 @@ def _encode(values: pd.Series[Any], name: str, where: str, encoding: Encoding, c
     return replace(encoded, notes=notes, written=written)
 
 
-class _Known(NamedTuple):
+class _KnownValues(NamedTuple):
     """Values that are not missing, and the numbers that they are; NaN for texts."""
 
     texts: pd.Series[Any]
@@ -172,7 +172,7 @@ def _as_numbers(x: np.ndarray[Any, np.dtype[np.float32]], written: Written) -> W
 
 
 def _encoded(
-    values: pd.Series[Any], held: _Known, missing: Bools, name: str, *, where: str, encoding: Encoding
+    values: pd.Series[Any], held: _KnownValues, missing: Bools, name: str, *, where: str, encoding: Encoding
 ) -> EncodedColumn:
     known, numbers = held
     numeric = ~np.isnan(numbers)

@@ -18,20 +18,19 @@ SHIPPED_BYTES = 64 * 2**20
 
 def own_paths(raw: Mapping[str, Any]) -> list[Path]:
     """Return the existing files and folders of a user's own that the data sets and ``start`` of a raw spec name."""
-    found: dict[Path, None] = {}
+    data: list[Path] = []
+    starts: list[Path] = []
 
     def note(entry: Any) -> Any:
-        found.update(dict.fromkeys(_paths(_located(entry))))
+        data.extend(_paths(_located(entry)))
         return entry
 
-    _with_datasets(raw, note)
-
     def note_file(path: str) -> str:
-        found[Path(path).absolute()] = None
+        starts.append(Path(path).absolute())
         return path
 
-    _with_settings(raw, note_file)
-    return [path for path in found if path.exists()]
+    _changed(raw, note, note_file)
+    return [path for path in dict.fromkeys([*data, *starts]) if path.exists()]
 
 
 def own_files(raw: Mapping[str, Any]) -> list[Path]:
@@ -58,7 +57,7 @@ def relocated(raw: Mapping[str, Any], places: Mapping[Path, str]) -> dict[str, A
         touched = any(path in new for path in absolute_paths(there.options))
         return moved(there, new).model_dump() if touched else entry
 
-    return _with_settings(_with_datasets(raw, at_its_place), lambda path: new.get(str(Path(path).absolute()), path))
+    return _changed(raw, at_its_place, lambda path: new.get(str(Path(path).absolute()), path))
 
 
 def content_digest(path: Path) -> str:
@@ -91,34 +90,22 @@ def _located(entry: Any) -> Named:
         return Named(name="-")
 
 
-def _with_datasets(raw: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a raw spec with each of its data sets changed, in a list and under ``matrix`` too."""
+def _changed(raw: Mapping[str, Any], dataset: Callable[[Any], Any], file: Callable[[str], str]) -> dict[str, Any]:
+    """Return a raw spec with each of its data sets and each path under ``start`` changed.
+
+    Both may be lists, and stand under ``matrix`` too; paths also stand in entries of defenses.
+    """
     spec = dict(raw)
-    for held in (spec, spec.get("matrix")):
-        if isinstance(held, dict) and "dataset" in held:
-            given = held["dataset"]
-            changed = [change(entry) for entry in given] if isinstance(given, list) else change(given)
-            if held is spec:
-                spec["dataset"] = changed
-            else:
-                spec["matrix"] = {**held, "dataset": changed}
+    if "dataset" in spec:
+        given = spec["dataset"]
+        spec["dataset"] = [dataset(entry) for entry in given] if isinstance(given, list) else dataset(given)
+    if "start" in spec:
+        listed = as_list(spec["start"])
+        files = isinstance(listed, list | tuple)
+        spec["start"] = [file(e) if isinstance(e, str) else e for e in listed] if files else listed
+    for name in ("defense", "matrix"):
+        if isinstance(part := spec.get(name), Mapping):
+            spec[name] = _changed(part, dataset, file)
+        elif isinstance(part, list):
+            spec[name] = [_changed(entry, dataset, file) if isinstance(entry, Mapping) else entry for entry in part]
     return spec
-
-
-def _with_settings(raw: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Return a raw spec with each path under ``start`` changed, in entries of defenses and of ``matrix`` too."""
-
-    def within(held: Mapping[str, Any]) -> dict[str, Any]:
-        given = dict(held)
-        if "start" in given:
-            listed = as_list(given["start"])
-            files = isinstance(listed, list | tuple)
-            given["start"] = [change(e) if isinstance(e, str) else e for e in listed] if files else listed
-        for name in ("defense", "matrix"):
-            if isinstance(part := given.get(name), Mapping):
-                given[name] = within(part)
-            elif isinstance(part, list):
-                given[name] = [within(entry) if isinstance(entry, Mapping) else entry for entry in part]
-        return given
-
-    return within(raw)

@@ -27,7 +27,7 @@ _LEAST_COLUMNS = 3
 _SHOWN = 3
 
 
-class _Pairs(NamedTuple):
+class _RowPairs(NamedTuple):
     """Two rows of one value each: their places in the table."""
 
     first: Ints
@@ -68,11 +68,11 @@ def _candidates(parties: Sequence[Columns]) -> list[tuple[int, str]]:
     return [(party, name) for _, party, name in sorted(found, key=lambda one: -one[0])[:_CANDIDATES]]
 
 
-def _pairs_of(values: pd.Series[Any]) -> _Pairs:
+def _pairs_of(values: pd.Series[Any]) -> _RowPairs:
     """Draw some values, and return rows of one value in pairs; none of a column of numbers with decimals."""
     known = values[values != ""].unique()
     if has_fractions([str(value) for value in known[:_VALUES]]):
-        return _Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return _RowPairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     rng = numpy_rng(0, "row groups")
     drawn = known[rng.permutation(len(known))[:_VALUES]]
     places = np.flatnonzero(values.isin(drawn).to_numpy(dtype=bool))
@@ -80,10 +80,10 @@ def _pairs_of(values: pd.Series[Any]) -> _Pairs:
     order = np.argsort(texts, kind="stable")
     neighbors = np.flatnonzero(texts[order][1:] == texts[order][:-1])
     neighbors = neighbors[rng.permutation(len(neighbors))[:_PAIRS]]
-    return _Pairs(places[order][neighbors], places[order][neighbors + 1])
+    return _RowPairs(places[order][neighbors], places[order][neighbors + 1])
 
 
-def _following(parties: Sequence[Columns], pairs: _Pairs, but: tuple[int, str]) -> tuple[list[str], int]:
+def _following(parties: Sequence[Columns], pairs: _RowPairs, but: tuple[int, str]) -> tuple[list[str], int]:
     """Return the columns that are equal in nearly all pairs that are no copies, and how many could have been."""
     names, equal = [], []
     for place, columns in enumerate(parties):
@@ -100,7 +100,7 @@ def _following(parties: Sequence[Columns], pairs: _Pairs, but: tuple[int, str]) 
     return [name for name, share in zip(names, table.mean(1), strict=True) if share >= _EQUAL], len(names)
 
 
-def _equalities(columns: Columns, pairs: _Pairs) -> Iterator[tuple[str, Bools, float]]:
+def _equalities(columns: Columns, pairs: _RowPairs) -> Iterator[tuple[str, Bools, float]]:
     """Return each column's name, where its two values of a pair are equal, and the share of any two rows that are."""
     x = columns.x.numpy()
     first, second = x[pairs.first], x[pairs.second]

@@ -51,7 +51,7 @@ Separator = Annotated[str, AfterValidator(_one_character)]
 TextEncoding = Annotated[str, AfterValidator(_known_encoding)]
 
 
-class TextOptions(Strict):
+class TextFormat(Strict):
     """The format of a text table; for Parquet only the decimal sign of texts counts."""
 
     separator: Separator | None = Field(None, description="the character between fields; none: comma, semicolon or tab")
@@ -59,7 +59,7 @@ class TextOptions(Strict):
     decimal: Literal[".", ","] | None = Field(None, description="the decimal sign: ',' reads 4,5 as 4.5; none: a point")
 
 
-class PartyFile(TextOptions):
+class PartyFile(TextFormat):
     """One party's own file."""
 
     path: str = Field(description="the party's csv, Parquet or Feather file")
@@ -73,7 +73,7 @@ def _kind(value: Any) -> str:
 Party = Annotated[Annotated[ColumnList, Tag("<columns>")] | Annotated[PartyFile, Tag("<file>")], Discriminator(_kind)]
 
 
-class CsvOptions(Encoding, LabelOptions, TextOptions):
+class CsvOptions(Encoding, LabelOptions, TextFormat):
     """Where a user's table is and which party holds which columns."""
 
     label: Label = Field(description="the label column; or {column: NAME, above: NUMBER} for two classes")

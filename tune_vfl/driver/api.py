@@ -13,7 +13,6 @@ from tune_vfl.driver.sinks import Sink
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import StoredStudy, open_study
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.machine.places import home
 from tune_vfl.machine.streams import tell
 from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
 
@@ -111,7 +110,7 @@ def default_sinks(campaign: PlannedCampaign, storage: str | None = None) -> list
 
         return report_files(look())
 
-    page = LivePage(name, look, home() / "reports" / name, report)
+    page = LivePage(name, look, report)
     try:
         from tune_vfl.tracking.mlflow import Recorder
 

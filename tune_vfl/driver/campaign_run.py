@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tune_vfl.analysis.alternatives import ended
 from tune_vfl.driver.costs import Cost, owed_costs
@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tune_vfl.ledger.lease import Lease
-    from tune_vfl.records.plans import PlannedStudy
     from tune_vfl.records.studies import StudyRecord
-
-
-def run_study(study: PlannedStudy, **how: Any) -> bool:
-    """Run one study, in a campaign or alone; arguments and errors are those of :func:`run_campaign`."""
-    return run_campaign(PlannedCampaign.of(study), **how)
 
 
 def run_campaign(
@@ -83,7 +77,7 @@ def run_campaign(
         ledgers = Ledger.of_campaign(campaign, place, lease)
         try:
             with answered(lambda: f"{name}: left; {_kept_by(name)}"):
-                run = _Run(campaign, ledgers, work, lease, other_code=other_code)
+                run = _CampaignRun(campaign, ledgers, work, lease, other_code=other_code)
                 return run.run(sinks, progress=progress)
         finally:
             for ledger in ledgers:
@@ -95,7 +89,7 @@ def _kept_by(name: str) -> str:
     return f"what was finished is kept, what was running is asked again: 'tune-vfl resume {name}' goes on"
 
 
-class _Run:
+class _CampaignRun:
     """One run of a campaign, under its lease."""
 
     def __init__(

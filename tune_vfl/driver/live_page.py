@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from tune_vfl.machine.runtime import return_memory
 from tune_vfl.machine.streams import tell
@@ -29,7 +28,6 @@ class LivePage:
     Args:
         name: of the study or campaign.
         look: returns the campaign's current record; not called for a single study.
-        folder: the folder of the report.
         report: draws the final report and returns its files by their place in the folder.
         now: returns the time in seconds.
     """
@@ -38,11 +36,10 @@ class LivePage:
         self,
         name: str,
         look: Callable[[], CampaignRecord],
-        folder: Path,
         report: Callable[[], Mapping[str, bytes]],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._look, self._folder, self._report, self._now = name, look, folder, report, now
+        self._name, self._look, self._report, self._now = name, look, report, now
         self._begun, self._took = now(), _FIRST_TAKES_SECONDS
         self._next = self._begun + FIRST_AFTER_SECONDS
         self._told = self._shown = False
@@ -64,21 +61,18 @@ class LivePage:
 
     def on_end(self) -> None:
         """Write the final page if any trial ended."""
-        from reports.page import place_report
-
         if self._told:
-            self._written(place_report(self._report(), self._folder), "went")
+            self._keep(self._report(), "went")
 
     def left(self) -> str:
         """Return nothing: no other run has to write this page."""
         return ""
 
     def _write(self) -> None:
-        from reports.page import write_report
+        from reports.page import report_files
 
         begun = self._now()
-        page = write_report(self._campaign(), self._folder, refreshing=True)
-        self._written(page, "goes")
+        self._keep(report_files(self._campaign(), refreshing=True), "goes")
         self._took = self._now() - begun
         self._next = self._now() + max(EVERY_SECONDS, _SHARE * self._took)
 
@@ -94,7 +88,11 @@ class LivePage:
         study = self._studies.get(self._name)
         return self._look() if study is None else CampaignRecord.of(study.with_trials(self._new[study.name]))
 
-    def _written(self, page: Path, goes: str) -> None:
+    def _keep(self, files: Mapping[str, bytes], goes: str) -> None:
+        from reports.own_folder import keep_report
+
+        study_id = next(iter(self._studies.values())).id
+        page = keep_report(files, self._name, study_id)
         return_memory()
         if not self._shown:
             tell(f"{self._name}: {page} shows how it {goes}")

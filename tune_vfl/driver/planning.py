@@ -9,7 +9,7 @@ from typing import Any
 
 from tune_vfl.driver.starting import with_starts
 from tune_vfl.errors import SpecError, did_you_mean
-from tune_vfl.records.campaigns import PlannedCampaign, Skipped
+from tune_vfl.records.campaigns import Campaign, PlannedCampaign, Skipped
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.shares import Demand, even_shares
 from tune_vfl.registry import Registry
@@ -19,8 +19,7 @@ from tune_vfl.spec.listed import as_list
 from tune_vfl.spec.raw import expand, is_campaign, plain, read_yaml
 from tune_vfl.spec.study import PORTFOLIOS
 
-SpecLike = PlannedStudy | StudySpec | Mapping[str, Any] | str | Path
-CampaignLike = PlannedCampaign | SpecLike
+CampaignLike = PlannedCampaign | PlannedStudy | StudySpec | Mapping[str, Any] | str | Path
 
 
 def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
@@ -50,7 +49,7 @@ def plan(raw: Mapping[str, Any]) -> PlannedCampaign:
     each = studies[0].spec.budget.trials
     trials = each * len(studies) if asked is None else each
     name = str(raw["study"])
-    return PlannedCampaign(name, dict(raw), shared_out(studies, trials, name), tuple(skipped), trials)
+    return PlannedCampaign(name, shared_out(studies, trials, name), trials, dict(raw), tuple(skipped))
 
 
 def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> tuple[PlannedStudy, ...]:
@@ -71,14 +70,18 @@ def changed(found: PlannedCampaign, *, trials: int | None = None, name: str | No
     """Return the plan with another budget of finished trials or another name.
 
     Raises:
-        SpecError: for an invalid name or budget.
+        SpecError: for an invalid name or budget, or for fewer trials than settings that come first.
     """
     if trials is None and name is None:
         return found
     if found.lone:
         return PlannedCampaign.of(*with_starts([found.studies[0].changed(trials=trials, name=name)]))
-    raw = {**found.spec, **({} if name is None else {"study": name})}
-    return plan(raw if trials is None else {**raw, "budget": {**(raw.get("budget") or {}), "trials": trials}})
+    if name is not None:  # its studies are called after it
+        found = plan({**found.spec, "study": name})
+    if trials is None:
+        return found
+    spec = {**found.spec, "budget": {**(found.spec.get("budget") or {}), "trials": trials}}
+    return replace(found, studies=shared_out(found.studies, trials, found.name), trials=trials, spec=spec)
 
 
 def with_more(campaign: PlannedCampaign, trials: int | None) -> PlannedCampaign:
@@ -87,11 +90,8 @@ def with_more(campaign: PlannedCampaign, trials: int | None) -> PlannedCampaign:
     Raises:
         SpecError: for fewer trials than settings that come first.
     """
-    if trials is None or trials <= campaign.trials:  # each study keeps its share
-        return campaign
-    if campaign.lone:
-        return changed(campaign, trials=trials)
-    return replace(campaign, studies=shared_out(campaign.studies, trials, campaign.name), trials=trials)
+    fewer = trials is None or trials <= campaign.trials  # each study keeps its share
+    return campaign if fewer else changed(campaign, trials=trials)
 
 
 def with_all_defenses(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,36 +107,19 @@ def with_all_defenses(raw: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def planned(spec: SpecLike) -> PlannedStudy:
-    """Return the plan of one study; a plan is returned unchanged.
+def planned_campaign(spec: CampaignLike) -> PlannedCampaign:
+    """Return the plan of a spec in any form; a single study is a campaign of one, and a plan is returned unchanged.
 
     Args:
-        spec: a planned study, a spec, a mapping of the same form, or the path of a YAML file.
-
-    Raises:
-        SpecError: with every problem, or for a spec of several studies.
-    """
-    if isinstance(spec, PlannedStudy):
-        return spec
-    if isinstance(spec, StudySpec):
-        return _measured(with_starts([plan_study(spec)]))[0]
-    found = planned_campaign(spec)
-    if not found.lone:
-        names = ", ".join(s.name for s in found.studies)
-        raise SpecError(f"expected one study, and the spec describes a campaign of {len(found.studies)} ({names})")
-    return found.studies[0]
-
-
-def planned_campaign(spec: CampaignLike) -> PlannedCampaign:
-    """Return the plan of a spec in any form; a single study is a campaign of one.
+        spec: a plan, a spec, a mapping of the same form, or the path of a YAML file.
 
     Raises:
         SpecError: with every problem.
     """
-    if isinstance(spec, PlannedCampaign):
-        return spec
-    if isinstance(spec, (PlannedStudy, StudySpec)):
-        return PlannedCampaign.of(planned(spec))
+    if isinstance(spec, (Campaign, PlannedStudy)):
+        return Campaign.of(spec)
+    if isinstance(spec, StudySpec):
+        return Campaign.of(*_measured(with_starts([plan_study(spec)])))
     if isinstance(spec, (str, Path)):
         return plan(read_yaml(Path(spec)))
     if not isinstance(spec, Mapping):

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.errors import SpecError
-from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
 from tune_vfl.evaluation.measuring import guess_of
 from tune_vfl.evaluation.references import references_once
@@ -26,7 +25,7 @@ from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.seats import named_seats, seats_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import untrained
+from tune_vfl.evaluation.training import train_pack, untrained
 from tune_vfl.outcome import TOGETHER, UNTRAINED, TunedAttack, attacker_name
 from tune_vfl.protocol.answers import Answer
 from tune_vfl.protocol.members import Pack
@@ -160,7 +159,7 @@ class _Bench:
         spies = [
             _changed(a, {field: v}) for a in attacks for field, values in a.tunable(epochs).items() for v in values
         ]
-        self._runs = [train(task, [params], pack, [*attacks, *spies], device=device) for pack in self._packs]
+        self._runs = [train_pack(task, [params], pack, [*attacks, *spies], device=device) for pack in self._packs]
         references = references_once(task, device=device)
         self._without: dict[str, dict[str, list[float]]] = {}
         for attack in attacks:

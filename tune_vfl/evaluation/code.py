@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.data.base import DATASETS
 from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.evaluation.federations.base import FEDERATIONS
 from tune_vfl.evaluation.grants.base import GRANTS
 from tune_vfl.models.base import MODELS
 
@@ -40,8 +41,9 @@ def code_of(cell: Cell, trainable: type[Any]) -> dict[str, str]:
     """
     attacks = [ATTACKS[attack.name] for attack in cell.attacks]
     grants = [GRANTS[name] for attack in attacks for name in sorted(attack.capabilities.sees)]
-    classes = [trainable, DEFENSES[cell.defense], DATASETS[cell.dataset.name], MODELS[cell.model.name]]
-    todo = [cls.__module__ for cls in (*classes, *attacks, *grants)]
+    classes = [DEFENSES[cell.defense], DATASETS[cell.dataset.name], MODELS[cell.model.name]]
+    kind = FEDERATIONS[cell.federation.name]
+    todo = [cls.__module__ for cls in (trainable, kind, *classes, *attacks, *grants)]
     packages = {_PACKAGE, _TRAINABLES, *(name.partition(".")[0] for name in todo)}
     seen: dict[str, str] = {}
     while todo:

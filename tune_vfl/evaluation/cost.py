@@ -46,6 +46,7 @@ def training_cost(cell: Cell, params: Mapping[str, Any], undefended: Cell, *, de
     begun = clock()
     # A seed of no study: a process caches parts of earlier trainings, such as a teacher, by seed.
     pack = Pack((zlib.crc32(cell.model_dump_json().encode()),), None)
+    TimedTraining(plain, [without], pack, clock=clock, device=device)  # for both: a process keeps what it has cut
     one = TimedTraining(plain, [without], pack, clock=clock, device=device)
     other = TimedTraining(defended, [with_it], pack, clock=clock, device=device)
     while one.step() and other.step():

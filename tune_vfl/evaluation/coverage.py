@@ -34,13 +34,12 @@ class Coverage(Strict):
 
 def coverage_of(spec: StudySpec, cell: Cell) -> Coverage:
     """Return the coverage of a spec and its resolved task. Attacks unknown to this installation count for nothing."""
-    names = [attack.name for attack in spec.attacks]
-    kinds = _kinds(names) | ({"features"} if cell.federation.horizontal else set())
+    names, goals = {attack.name for attack in spec.attacks}, _goals(cell)
     return Coverage(
-        untried=() if set(names) & set(_LABELS) else _untried(cell),
-        acts="acts" in kinds,
-        features="features" in kinds,
-        goals=_goals(cell),
+        untried=() if names & set(_LABELS) else _untried(cell),
+        acts=_acts(names),
+        features="features" in goals,
+        goals=goals,
         gradients_alone=_gradients_alone(cell),
     )
 
@@ -68,33 +67,28 @@ def _untried(cell: Cell) -> tuple[str, ...]:
     from tune_vfl.attacks.base import ATTACKS
     from tune_vfl.defenses.base import DEFENSES, grants_missing
     from tune_vfl.evaluation.misfits import out_of_reach
+    from tune_vfl.evaluation.portfolios import members
 
     asked = {a.name for a in cell.attacks}
     if asked - set(ATTACKS.names()) or cell.defense not in DEFENSES:
         return ()
     beyond, missing = frozenset[str]().union(*(grants for grants, _ in out_of_reach(cell))), []
-    for name in ATTACKS:
-        cls = ATTACKS[name]
-        can = cls.capabilities
+    for attack in members("default", cell.federation):
+        can = attack.capabilities
         fits = cell.mode in can.modes and (can.classes == "any" or cell.num_classes == 2)
         fits = fits and not grants_missing(can.sees, cell.defense) and cell.federation.name in can.federations
-        if cell.federation.horizontal:
-            wanted = fits and not can.sees & beyond
-        else:
-            wanted = fits and cls.in_default is not None and not can.acts
-        if wanted and name not in asked:
-            missing.append(name)
+        if fits and not can.sees & beyond and attack.name not in asked:
+            missing.append(attack.name)
     return tuple(missing)
 
 
-def _kinds(names: list[str]) -> set[str]:
-    """Return kinds of the listed attacks other than readers of labels; portfolios are not expanded."""
-    kinds = {"acts"} if "thorough" in names else set()
-    kinds |= {"features"} if "default_features" in names else set()
-    listed_alone = set(names) - set(PORTFOLIOS)
-    if listed_alone:
-        from tune_vfl.attacks.base import ATTACKS
+def _acts(names: set[str]) -> bool:
+    """Return whether a listed attack takes part in the training, or a portfolio may have one that does."""
+    if "thorough" in names:
+        return True
+    listed_alone = names - set(PORTFOLIOS)
+    if not listed_alone:
+        return False
+    from tune_vfl.attacks.base import ATTACKS
 
-        known = [ATTACKS[name].capabilities for name in sorted(listed_alone & set(ATTACKS.names()))]
-        kinds |= {"acts" for can in known if can.acts} | {"features" for can in known if can.goal == "features"}
-    return kinds
+    return any(ATTACKS[name].capabilities.acts for name in listed_alone & set(ATTACKS.names()))

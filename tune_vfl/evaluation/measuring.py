@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
-from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.permuting import on_permuted_labels
 from tune_vfl.evaluation.run import Run
@@ -19,7 +18,7 @@ from tune_vfl.evaluation.seats import named_seats
 from tune_vfl.evaluation.summarizing import over_draws
 from tune_vfl.evaluation.table import Numbers, Table, below, joined, put, variants_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import split_of
+from tune_vfl.evaluation.training import split_of, train_pack
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Strict
@@ -52,11 +51,11 @@ def measure_pack(
         device: where the network is trained.
         not_needed: which of the watching attacks may be left out.
     """
-    run = train(task, params, pack, task.watching, deadline=deadline, device=device)
+    run = train_pack(task, params, pack, task.watching, deadline=deadline, device=device)
     table = measured(run, task.watching, not_needed)
     for attack in task.acting:
         if not all(table["lost",]):
-            run = train(task, params, pack, [attack], deadline=deadline, device=device)
+            run = train_pack(task, params, pack, [attack], deadline=deadline, device=device)
             add_acted(table, attack, measured(run, [attack]))
     return table
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import DEFENSES, defense_params, grants_missing
 from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.federations.base import FEDERATIONS
 from tune_vfl.evaluation.task import Task
 from tune_vfl.outcome import TOGETHER
 from tune_vfl.spec import Cell, Strict
@@ -34,23 +35,10 @@ def misfits(task: Task) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _of_the_federation(task: Task) -> Iterator[str]:
-    federation, dataset, defense = task.cell.federation, task.dataset, task.defense
+    federation = task.cell.federation
     if federation.name not in task.architecture.federations:
         yield f"model {task.architecture.name!r} is not for a {federation.name} federation"
-    if not federation.horizontal:
-        return
-    if dataset.active is not None or len(dataset.passive) > 1:
-        yield (
-            f"dataset {dataset.name!r}: in a horizontal federation every client holds all columns, here they lie at "
-            f"{len(dataset.parties)} parties; leave out split and parties"
-        )
-    if dataset.holders is not None and federation.shards.name != "column":
-        yield (
-            f"dataset.client says whose each row is, and federation.shards shares them out {federation.shards.name}; "
-            "write shards: {column: NAME}, or leave client out"
-        )
-    if task.architecture.options.top == "none" and defense.capabilities.client_bottom != "shared":
-        yield f"model.top: none leaves nothing to share, since {defense.name!r} keeps the bottom model"
+    yield from FEDERATIONS[federation.name].problems(task)
 
 
 def _of_the_model(task: Task) -> Iterator[str]:
@@ -98,8 +86,6 @@ def _of_the_parties(task: Task) -> Iterator[str]:
 
 def out_of_reach(cell: Cell) -> Iterator[tuple[frozenset[str], str]]:
     """Yield the grants that a server lacks in a horizontal federation, with reasons."""
-    if not cell.federation.horizontal:
-        return
     if DEFENSES[cell.defense].capabilities.client_bottom == "hidden":
         yield _OF_THE_BOTTOM, f"under {cell.defense} no bottom model reaches the server"
     if cell.model.options.get("top") == "none":

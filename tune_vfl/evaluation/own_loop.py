@@ -12,15 +12,16 @@ from torch import Tensor, nn
 from tune_vfl.data.base import Split
 from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import UsageError
+from tune_vfl.evaluation.federations.vertical import fill
 from tune_vfl.evaluation.grants.base import keepers_for
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.measuring import measured
 from tune_vfl.evaluation.own_rounds import OwnRounds
 from tune_vfl.evaluation.packs import outcome_of
 from tune_vfl.evaluation.run import Run
-from tune_vfl.evaluation.table import Table, joined
+from tune_vfl.evaluation.table import Table, joined, write_seconds
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import build_network, extended, fill, split_of
+from tune_vfl.evaluation.training import build_network, extended, split_of
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.outcome import Outcome
 from tune_vfl.protocol.hooks import Context
@@ -169,12 +170,12 @@ class OwnLoop:
             The utility of this seed; :func:`outcome` has the rest, over all seeds.
         """
         training = self._begun()
-        training.network.eval()
+        training.settle()
         for keeper in self._keepers.values():
             keeper.end(training)
         run = Run(self.task, self._pack, self.split, training.network, self._keepers)
-        lost = torch.tensor(any(not torch.isfinite(p).all() for p in training.network.parameters()))
-        fill(run, self.defense, scores.detach(), lost, {"train": time.perf_counter() - self._started})
+        fill(run, self.defense, scores.detach(), training.diverged)
+        write_seconds(run.table, {"train": time.perf_counter() - self._started})
         with torch.enable_grad():  # attacks train heads of their own, wherever the scores were computed
             self.table = measured(run, self.task.attacks)
         self._training, self._keepers = None, {}  # what was recorded may be large, and has been read

@@ -10,13 +10,11 @@ from torch import Tensor, nn
 
 from tune_vfl.defenses.base import Defense
 from tune_vfl.errors import UsageError
-from tune_vfl.evaluation.clients import Clients
-from tune_vfl.evaluation.federated import Victim, begin, fill_clients, utilities_by_client
+from tune_vfl.evaluation.federations.horizontal import Horizontal
 from tune_vfl.evaluation.measuring import measured
-from tune_vfl.evaluation.table import Table
+from tune_vfl.evaluation.table import Table, write_seconds
 from tune_vfl.evaluation.task import Task
 from tune_vfl.horizontal.cohort import Cohort
-from tune_vfl.horizontal.vector import Vector
 from tune_vfl.protocol.loop import learning_rate, torchs_optimizer
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.spec import Strict, Training
@@ -95,10 +93,8 @@ class OwnRounds:
     def __init__(self, task: Task, params: Strict, *, seed: int) -> None:
         self.seed, self.task, self._started = seed, task, time.perf_counter()
         self.in_turn, self.left_out = task.defense.in_turn(params), tuple[str, ...]()
-        self._of = Clients(task, Pack((seed,), None))
-        self._cohorts, _ = begin(self._of, [params])
-        self._victim = Victim(self._of, [params], task.watching, self._cohorts)
-        self.clients = [Client(cohort, task.cell.training) for cohort in self._cohorts]
+        self._training = Horizontal(task, [params], Pack((seed,), None), task.watching)
+        self.clients = [Client(cohort, task.cell.training) for cohort in self._training.cohorts]
         self.table: Table = {}
 
     def measure(self) -> None:
@@ -109,10 +105,7 @@ class OwnRounds:
         """
         if self.table:
             raise UsageError("this training was measured before; make another one with own_rounds(seed=...)")
-        reached, variances = utilities_by_client(self._of, self._cohorts)
-        trained = time.perf_counter() - self._started
-        run = self._victim.trained()
-        sound = all(bool(torch.isfinite(Vector.of_parameters([c.network], ()).read()).all()) for c in self._cohorts)
-        lost = ~torch.isfinite(reached).all(-1) | (not sound)
-        fill_clients(run, self._cohorts, lost, (reached, variances), {"train": trained})
+        self._training.rounds.settle()
+        run = self._training.finish()
+        write_seconds(run.table, {"train": time.perf_counter() - self._started})
         self.table = measured(run, self.task.watching)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.defenses.base import defense_params
-from tune_vfl.evaluation.federated import train
 from tune_vfl.evaluation.grants.base import view_of
 from tune_vfl.evaluation.scoring import paired, score_reconstruction
 from tune_vfl.evaluation.seats import named_seats
 from tune_vfl.evaluation.task import Task
+from tune_vfl.evaluation.training import train_pack
 from tune_vfl.protocol.answers import Reconstruction
 from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Cell, Strict
@@ -54,7 +54,7 @@ def pictured(cell: Cell, params: Mapping[str, Any], *, most: int = 8) -> list[Pi
     if task.dataset.modality != "image" or not task.attacks:
         return []
     built = defense_params(cell.defense, {**rest, **cell.fixed}, num_classes=cell.num_classes)
-    run = train(task, [built], Pack(cell.seeds[:1], None), task.attacks)
+    run = train_pack(task, [built], Pack(cell.seeds[:1], None), task.attacks)
     if any(run.table["lost",]):
         return []
     found = []

@@ -8,7 +8,7 @@ from tune_vfl.attacks.base import ATTACKS, Attack, build_attack
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.misfits import misfits_of
 from tune_vfl.evaluation.task import Task
-from tune_vfl.spec import Named, Strict, StudySpec
+from tune_vfl.spec import Federation, Named, Strict, StudySpec
 from tune_vfl.spec.constraints import OF_ATTACK
 from tune_vfl.spec.study import PORTFOLIOS
 
@@ -48,9 +48,7 @@ def expanded(listed: Sequence[Named], task: Task) -> list[Attack[Strict]]:
         if not is_portfolio(named):
             found[named.name] = build_attack(named)
             continue
-        fitting = [
-            a for a in members(named.name, horizontal=task.cell.federation.horizontal) if not list(misfits_of(a, task))
-        ]
+        fitting = [a for a in members(named.name, task.cell.federation) if not list(misfits_of(a, task))]
         if not fitting:
             why = f"attacks.{named.name}: no attack of it fits this data set, model and defense"
             raise SpecError(why, unfit={named.name: [why]})
@@ -65,12 +63,12 @@ def spare(spec: StudySpec, attacks: Iterable[Attack[Strict]]) -> tuple[str, ...]
     return tuple(attack.name for attack in attacks if attack.dear and attack.name not in asked)
 
 
-def members(portfolio: str, *, horizontal: bool = False) -> Iterator[Attack[Strict]]:
-    """Yield the attacks of a portfolio; in the horizontal setting all of them are the server's, on features."""
+def members(portfolio: str, federation: Federation) -> Iterator[Attack[Strict]]:
+    """Yield the attacks of a portfolio in a federation."""
     for name in ATTACKS:
         cls = ATTACKS[name]
         can = cls.capabilities
-        if portfolio == "default_features" or horizontal:
+        if portfolio == "default_features" or federation.goal == "features":
             if can.goal == "features":
                 yield cls()
         elif can.goal == "labels" and can.who == "passive" and not can.oracle:

@@ -10,15 +10,16 @@ from typing import Any
 
 from tune_vfl.attacks.base import Attack, build_attack
 from tune_vfl.data import load, written_out
-from tune_vfl.data.base import DATASETS, Dataset
+from tune_vfl.data.base import Dataset
 from tune_vfl.defenses.base import DEFENSES, Defense
 from tune_vfl.errors import SpecError
+from tune_vfl.evaluation.federations.base import FEDERATIONS
 from tune_vfl.evaluation.misfits import misfits
 from tune_vfl.evaluation.portfolios import expanded, is_portfolio, spare
 from tune_vfl.evaluation.shortages import shortages
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import MODELS, Architecture, ModelOptions, build_architecture
-from tune_vfl.spec import Federation, ModelSpec, Named, RowsUsed, Strict, StudySpec, Training, validated
+from tune_vfl.spec import ModelSpec, Named, RowsUsed, Strict, StudySpec, Training, validated
 from tune_vfl.spec.cell import Cell, Mode
 
 
@@ -69,9 +70,9 @@ def open_task(
     problems = _Problems(_misplaced(spec))
     if problems:
         raise SpecError(problems)
-    defense_class = problems.attempt(lambda: DEFENSES[spec.defense.name])
+    defense_class, kind = problems.attempt(lambda: DEFENSES[spec.defense.name]), FEDERATIONS[spec.federation.name]
     known = [n for n in spec.attacks if problems.attempt(partial(_known, n))]
-    named = problems.attempt(lambda: _dataset(spec))
+    named = problems.attempt(lambda: kind.laid_out(spec))
     dataset = dataset or (named and problems.attempt(lambda: load(named, root)))
     if dataset is None or named is None:
         raise SpecError(problems)
@@ -82,7 +83,7 @@ def open_task(
     fixed = problems.attempt(
         lambda: defense_class.fitted_to(spec.defense.params, model=model, modality=dataset.modality)
     )
-    federation, training = problems.attempt(lambda: _recipe(spec, dataset)) or (spec.federation, Training())
+    federation, training = problems.attempt(lambda: kind.recipe(spec, dataset)) or (spec.federation, Training())
     cell = Cell(
         dataset=written_out(named, root),
         model=model,
@@ -109,56 +110,6 @@ def open_task(
     if problems:
         raise SpecError(problems, problems.unfit | unfit)
     return task
-
-
-def _dataset(spec: StudySpec) -> Named:
-    """Return the spec's data set; in the horizontal setting all columns at one party, unless the spec splits them.
-
-    Every client has all columns, so there is one party to a client. The column that assigns rows to clients is passed
-    on.
-    """
-    given, name = dict(spec.dataset.options), spec.dataset.name
-    if not spec.federation.horizontal or name not in DATASETS:
-        return spec.dataset
-    known, column = DATASETS[name].Options.model_fields, spec.federation.shards.column
-    if "split" in known and not given.get("parties"):
-        given.setdefault("split", 1.0)
-    if column is not None and "client" not in known:
-        able = ", ".join(n for n in DATASETS if "client" in DATASETS[n].Options.model_fields)
-        raise SpecError(f"federation.shards.column: rows by a column are for dataset {able}, not {name!r}")
-    if column is not None and str(given.setdefault("client", column)) != column:
-        raise SpecError(f"federation.shards.column is {column!r}, dataset.client {given['client']!r}; leave one out")
-    return Named(name=name, **given)
-
-
-def _recipe(spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
-    """Return the federation and the training recipe; in the horizontal setting ``epochs`` are a client's passes."""
-    training, federation = spec.training.over(dataset.recipe.training), spec.federation
-    if not federation.horizontal:
-        return federation, training
-    if any(name == "training.epochs" for name in spec.searched):
-        raise SpecError("training.epochs: follows from federation.rounds in the horizontal setting; fix the rounds")
-    federation = _as_many_as_hold_rows(federation, dataset)
-    if federation.rounds is None:
-        rounds = max(1, training.epochs // federation.passes(1))
-        federation = federation.model_copy(update={"rounds": rounds})
-    elif "epochs" in spec.training.model_fields_set:
-        raise SpecError("training.epochs: follows from federation.rounds, and both are given; leave one out")
-    passes = federation.passes(federation.rounds or 1)
-    return federation, training.model_copy(update={"epochs": passes})
-
-
-def _as_many_as_hold_rows(federation: Federation, dataset: Dataset) -> Federation:
-    """Return the federation with one client per value of the column that assigns rows to clients."""
-    if federation.shards.name != "column" or dataset.holders is None:
-        return federation
-    count = len(dataset.holders.names)
-    if "clients" in federation.model_fields_set and federation.clients != count:
-        raise SpecError(
-            f"federation.clients: column {federation.shards.column!r} has {count} values, and each is a client, got "
-            f"{federation.clients}; leave clients out"
-        )
-    return federation.model_copy(update={"clients": count})
 
 
 def _known(named: Named) -> bool:

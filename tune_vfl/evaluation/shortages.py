@@ -9,9 +9,8 @@ import torch
 
 from tune_vfl.data.split import training_rows
 from tune_vfl.errors import DataError
-from tune_vfl.evaluation.clients import VICTIM
+from tune_vfl.evaluation.federations.base import FEDERATIONS
 from tune_vfl.evaluation.grants.received import target_rows
-from tune_vfl.horizontal.shards import shards
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +29,13 @@ def shortages(task: Task) -> Iterator[str]:
     # The numbers of rows do not depend on the seed; who holds which of them does.
     y = task.dataset.y[training_rows(task.dataset, task.cell.seeds[0], task.cell.rows)]
     yield from dict.fromkeys(_of_labels(task, y))
-    yield from _of_clients(task) if task.cell.federation.horizontal else _of_features(task, len(y))
+    try:
+        for rows in FEDERATIONS[task.cell.federation.name].rows_under_attack(task):
+            if lacking := list(_of_features(task, rows)):
+                yield from lacking
+                return
+    except DataError as error:
+        yield str(error)
 
 
 def _of_labels(task: Task, y: Tensor) -> Iterator[str]:
@@ -63,24 +68,10 @@ def _of_labels(task: Task, y: Tensor) -> Iterator[str]:
             )
 
 
-def _of_clients(task: Task) -> Iterator[str]:
-    for seed in task.cell.seeds:
-        rows, holders = training_rows(task.dataset, seed, task.cell.rows), task.dataset.holders
-        try:
-            held = shards(task.dataset.y[rows], task.cell.federation, seed, holders and holders.at(rows))
-        except DataError as error:
-            yield str(error)
-            return
-        if lacking := list(_of_features(task, len(held[VICTIM]))):
-            yield from lacking
-            return
-
-
 def _of_features(task: Task, rows: int) -> Iterator[str]:
     """Yield which attacks on features lack rows to reconstruct, or to know, of those of the party under attack."""
-    clients = task.cell.federation.horizontal
-    there = f"{'a client has' if clients else 'there are'} {rows:,} rows to train on"
-    fewer = ", or lower federation.clients" if clients else ""
+    kind = FEDERATIONS[task.cell.federation.name]
+    there = f"{kind.rows_there} {rows:,} rows to train on"
     for attack in task.attacks:
         request, field = attack.target_request(), f"attacks.{attack.name}"
         if request is None:
@@ -90,12 +81,12 @@ def _of_features(task: Task, rows: int) -> Iterator[str]:
             most = min(request.rows, rows // 2)
             yield (
                 f"{field}: the {most} rows to reconstruct make no batch of {request.batch}: {there}, and half of them "
-                f"may be; {f'set {field}.batch to {most} or less' if most else 'add rows'}{fewer}"
+                f"may be; {f'set {field}.batch to {most} or less' if most else 'add rows'}{kind.more_rows}"
             )
         elif len(known) < request.least:
             enough = rows - len(targets) >= request.least
             remedy = f"set {field}.aux to {request.least}" if enough else f"add rows, or lower {field}.rows"
             yield (
                 f"{field}: knows {len(known)} rows and needs {request.least}: {there}, and it reconstructs "
-                f"{len(targets)} others; {remedy}{fewer}"
+                f"{len(targets)} others; {remedy}{kind.more_rows}"
             )

@@ -10,31 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from tune_vfl.defenses.base import Defense
 
 Table = dict[tuple[str, ...], list[Any]]
 Numbers = dict[str, list[float]]
 """Columns of numbers by name, a value a member."""
-
-
-class Trained(NamedTuple):
-    """Results of a pack's trainings, one value per member.
-
-    Attributes:
-        lost: whether it diverged.
-        utility: on the test rows.
-        variance: of the utility over other test rows.
-        notes: the defense's notes on it.
-        logged: columns of the defense's own numbers.
-        seconds: wall seconds of the whole pack by stage.
-    """
-
-    lost: list[bool]
-    utility: list[float]
-    variance: list[float]
-    notes: list[list[str]]
-    logged: Numbers
-    seconds: Mapping[str, float]
 
 
 def joined(parts: Sequence[Table]) -> Table:
@@ -57,16 +39,37 @@ def put(table: Table, prefix: tuple[str, ...], columns: Mapping[str, list[Any]])
     table.update({(*prefix, name): values for name, values in columns.items()})
 
 
-def write_training(table: Table, trained: Trained) -> None:
-    """Write the results of trainings; a diverged one has no numbers."""
-    gone = trained.lost
-    table["lost",] = ["training" if g else "" for g in gone]
-    table["utility",] = [math.nan if g else u for g, u in zip(gone, trained.utility, strict=True)]
-    table["utility_variance",] = [math.nan if g else v for g, v in zip(gone, trained.variance, strict=True)]
-    table["notes",] = trained.notes
-    put(table, ("logged",), trained.logged)
-    # The pack's seconds, of which each member gets an equal share.
-    put(table, ("seconds",), {stage: [spent / len(gone)] * len(gone) for stage, spent in trained.seconds.items()})
+def write_training(
+    table: Table,
+    lost: Sequence[bool],
+    utility: Sequence[float],
+    variance: Sequence[float],
+    defense: Defense,
+    *,
+    networks: int = 1,
+) -> None:
+    """Write the results of trainings, a value a member; a diverged one has no numbers.
+
+    Args:
+        table: of the trainings.
+        lost: whether it diverged.
+        utility: on the test rows.
+        variance: of the utility over other test rows.
+        defense: as it ended.
+        networks: of a member, of which the defense's notes and values are those of the first.
+    """
+    table["lost",] = ["training" if g else "" for g in lost]
+    table["utility",] = [math.nan if g else u for g, u in zip(lost, utility, strict=True)]
+    table["utility_variance",] = [math.nan if g else v for g, v in zip(lost, variance, strict=True)]
+    table["notes",] = [defense.notes(member * networks) for member in range(len(lost))]
+    logged = {name: [float(v) for v in list(values)[::networks]] for name, values in defense.logged().items()}
+    put(table, ("logged",), logged)
+
+
+def write_seconds(table: Table, spent: Mapping[str, float]) -> None:
+    """Write the wall seconds of a whole pack by stage, of which each member gets an equal share."""
+    members = len(table["lost",])
+    put(table, ("seconds",), {stage: [seconds / members] * members for stage, seconds in spent.items()})
 
 
 def below(table: Table, *prefix: str) -> dict[str, list[Any]]:

@@ -77,7 +77,7 @@ class Task:
     @property
     def stackable(self) -> bool:
         """Whether trials can be trained in one pass, as far as rows, model and defense go."""
-        alike = not self.cell.federation.horizontal or self.cell.federation.shards.equal
+        alike = self.cell.federation.shards.equal
         return alike and self.architecture.stackable and self.defense.capabilities.stackable
 
     def stacks(self, params: Strict) -> bool:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from tune_vfl.evaluation.clients import Clients
-from tune_vfl.evaluation.federated import begin
+from tune_vfl.evaluation.federations.base import FEDERATIONS
 from tune_vfl.evaluation.task import Task
-from tune_vfl.evaluation.training import prepared, split_of
 from tune_vfl.protocol.hooks import Hooks
-from tune_vfl.protocol.loop import SplitTraining
-from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.protocol.members import Pack
 from tune_vfl.spec import Strict
 
 
@@ -38,7 +35,7 @@ class TimedTraining:
         device: where the network is trained.
 
     Attributes:
-        setup: seconds before the first step: network, teachers, codecs, tables; the rows are cut before.
+        setup: seconds before the first step: rows, network, teachers, codecs, tables.
         steps: seconds of each step so far.
         per_epoch, total: steps of an epoch, and of the whole training. In the horizontal setting a step is a round.
     """
@@ -48,30 +45,12 @@ class TimedTraining:
     ) -> None:
         self._clock = clock
         self.steps: list[float] = []
-        self._left: Iterator[object]
-        if task.cell.federation.horizontal:
-            self._begin_rounds(task, params, pack, device)
-        else:
-            self._begin_epochs(task, params, pack, device)
-
-    def _begin_epochs(self, task: Task, params: Sequence[Strict], pack: Pack, device: str) -> None:
-        split_of(task, pack)
-        begun = self._clock()
-        ready, recipe = prepared(task, params, pack, device=device), task.cell.training
-        rows = Rows(ready.split, pack)
-        self._left = SplitTraining(ready.network, rows, recipe, [ready.defense, _HandedOver()], pack.lead).steps()
-        self.setup = self._clock() - begun
-        self.per_epoch = -(-rows.count // recipe.batch_size)
-        self.total = recipe.epochs * self.per_epoch
-
-    def _begin_rounds(self, task: Task, params: Sequence[Strict], pack: Pack, device: str) -> None:
-        clients = Clients(task, pack)
-        clients.victim()
-        begun = self._clock()
-        _, rounds = begin(clients, list(params), device)
-        self._left = rounds.steps()
-        self.setup = self._clock() - begun
-        self.per_epoch, self.total = 1, task.cell.federation.rounds or 1
+        begun = clock()
+        kind = FEDERATIONS[task.cell.federation.name]
+        training = kind(task, params, pack, hooks=[_HandedOver()], device=device)
+        self._left = training.steps()
+        self.setup = clock() - begun
+        self.per_epoch, self.total = training.per_epoch, training.total
 
     def step(self) -> bool:
         """Take a step; False if none is left."""

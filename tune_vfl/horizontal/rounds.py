@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import torch
@@ -57,23 +57,18 @@ class Rounds:
         self._statistics, self._hidden = first.statistics()[:, 0], first.hidden()[:, 0]
         self._takers, self._turns = Stream(seeds, "participation"), Stream(seeds, "turns")
 
-    def run(self, *, deadline: float | None = None, after_round: Callable[[int], None] | None = None) -> Self:
-        """Train for all rounds, or until every member has diverged; return this training, over.
-
-        Args:
-            deadline: ``time.monotonic()`` after which TimeoutError is raised, looked at before a cohort's training.
-            after_round: called with the number of rounds done, when every client has what was averaged.
-
-        Raises:
-            TimeoutError: when the deadline has passed.
-        """
-        for done in self.steps(deadline=deadline):
-            if after_round is not None:
-                after_round(done)
+    def run(self) -> Self:
+        """Train for all rounds, or until every member has diverged; return this training, over."""
+        for _ in self.steps():
+            pass
         return self
 
     def steps(self, *, deadline: float | None = None) -> Iterator[int]:
-        """Run as :meth:`run`, round by round; yield the number of finished rounds."""
+        """Run as :meth:`run`; yield the number of finished rounds when every client has what was averaged.
+
+        Raises:
+            TimeoutError: when ``time.monotonic()`` passes ``deadline``, looked at before a cohort's training.
+        """
         for number in range(self._federation.rounds or 1):
             taking = self._taking()
             for cohort in self._order():
@@ -87,7 +82,21 @@ class Rounds:
             yield self.rounds
             if not bool(torch.isfinite(self.server.shared).all(-1).any()):
                 break
-        self._settle()
+        self.settle()
+
+    def apart(self) -> Iterator[None]:
+        """Train every client without a server, step by step, as often as a client of the federation trains.
+
+        A client makes as many passes over its rows, or single steps, as in the federation: where each round has a share
+        of the clients, it trains in that share of the rounds, at the learning rates of these.
+        """
+        federation = self._federation
+        for cohort in self.cohorts:
+            cohort.network.train()
+            for number in federation.rounds_of_a_client(federation.rounds or 1):
+                for epoch in range(federation.passes(number), federation.passes(number + 1)):
+                    yield from cohort.loop.epoch_steps(epoch, federation.local_steps)
+        self.settle()
 
     def _taking(self) -> Tensor:
         """Draw the participants of a round: ``(members, clients)`` bool."""
@@ -131,7 +140,8 @@ class Rounds:
         for cohort in self.cohorts:
             cohort.take(self.server.shared, self._statistics, self._hidden)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """End the training: mark members of which a client has diverged."""
         lost = ~torch.isfinite(self.server.shared).all(-1)
         for cohort in self.cohorts:
             cohort.loop.settle()

@@ -21,14 +21,14 @@ WIDEST = 16
 ACTIVATIONS = ("none", "relu", "leaky_relu")
 
 
-class _Layer(ctypes.Structure):
+class _LayerStruct(ctypes.Structure):
     _fields_ = (*((name, c_int64) for name in ("d_in", "d_out", "weight", "bias", "activation")), ("slope", c_double))
 
 
-class _Chain(ctypes.Structure):
+class _ChainStruct(ctypes.Structure):
     _fields_ = (
         *((name, c_int64) for name in ("members", "seeds", "rows", "padded", "stride", "count")),
-        ("layers", ctypes.POINTER(_Layer)),
+        ("layers", ctypes.POINTER(_LayerStruct)),
     )
 
 
@@ -81,20 +81,22 @@ class NativePasses:
         )
         return reached, found
 
-    def _chain(self, form: Form, seeds: int, rows: int) -> _Chain:
+    def _chain(self, form: Form, seeds: int, rows: int) -> _ChainStruct:
         key = (seeds, rows)
         if key not in form.memo:
-            layers = (_Layer * len(form.layers))(
+            layers = (_LayerStruct * len(form.layers))(
                 *(
-                    _Layer(one.d_in, one.d_out, one.weight, one.bias, ACTIVATIONS.index(one.activation), one.slope)
+                    _LayerStruct(
+                        one.d_in, one.d_out, one.weight, one.bias, ACTIVATIONS.index(one.activation), one.slope
+                    )
                     for one in form.layers
                 )
             )
             padded = -(-rows // self._lanes) * self._lanes
             # Columns that begin a power of two apart would push each other out of the cache.
             stride = padded if padded <= FEW or padded // self._lanes % 2 else padded + self._lanes
-            form.memo[key] = _Chain(form.members, seeds, rows, padded, stride, len(layers), layers)
-        chain: _Chain = form.memo[key]
+            form.memo[key] = _ChainStruct(form.members, seeds, rows, padded, stride, len(layers), layers)
+        chain: _ChainStruct = form.memo[key]
         return chain
 
 

@@ -54,7 +54,7 @@ class NewTrial(NamedTuple):
 class Ledger(StudyReader):
     """The writable ledger of one study.
 
-    Use :meth:`create_or_open` to run a study and :meth:`open` to go on with one.
+    Use :meth:`of_campaign` to run studies and :meth:`open` to go on with one.
 
     Attributes:
         study: its plan, as stored.
@@ -70,26 +70,17 @@ class Ledger(StudyReader):
         self.session = new_session()
 
     @classmethod
-    def create_or_open(cls, study: PlannedStudy, place: LedgerStorage, lease: Lease | None = None) -> Ledger:
-        """Open a study, or create it.
-
-        Args:
-            study: its plan.
-            place: the database.
-            lease: the study's; None only where no other process can write it.
-
-        Raises:
-            StudyError: when a study of this name exists with another spec; the message lists what differs.
-            UnreachableError: when the database does not answer.
-        """
-        return cls.of_campaign(PlannedCampaign.of(study), place, lease)[0]
-
-    @classmethod
     def of_campaign(cls, campaign: PlannedCampaign, place: LedgerStorage, lease: Lease | None) -> list[Ledger]:
         """Open all studies of a campaign, or create them.
 
+        Args:
+            campaign: its plan.
+            place: the database.
+            lease: the campaign's; None only where no other process can write it.
+
         Raises:
-            StudyError: when a name is taken by something else; nothing is written then.
+            StudyError: when a name is taken by something else, such as a study of another spec, with all that differs;
+                nothing is written then.
             UnreachableError: when the database does not answer.
         """
         place.make()

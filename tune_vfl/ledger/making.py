@@ -33,15 +33,13 @@ def make_or_find(connection: Connection, campaign: PlannedCampaign) -> list[Plan
     """
     asked = [study.as_held() for study in campaign.studies]
     held = refuse_taken(connection, campaign)
-    order: list[str] = []
+    order = list(dict.fromkeys([*parts_of(connection, campaign.name), *(study.name for study in asked)]))
     if not campaign.lone:
-        order = list(dict.fromkeys([*parts_of(connection, campaign.name), *(study.name for study in asked)]))
         _write_campaign(connection, campaign)
     identity = _id_of(connection, campaign, held.values())
     found = []
     for study in asked:
-        place = order.index(study.name) if order else 0
-        row = held[study.name]
+        place, row = order.index(study.name), held[study.name]
         if row is not None:
             found.append(_extended(connection, study, row, place, identity))
         else:

@@ -14,7 +14,7 @@ from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import overdue, trials_of
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
+from tune_vfl.records.campaigns import Campaign, CampaignRecord, Part, PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.rows import CampaignRow, StudyRow, TrialRow
 from tune_vfl.records.studies import StudyRecord, TrialRecord
@@ -156,10 +156,7 @@ class StoredStudy:
 
     def plan(self) -> PlannedCampaign:
         """Return the plan of its search."""
-        row, studies = self._row(), tuple(part.study for part in self.parts())
-        if row is None:
-            return PlannedCampaign.of(studies[0])
-        return PlannedCampaign(self.name, row.spec, studies, row.skipped, row.trials)
+        return self._campaign(self._row(), tuple(part.study for part in self.parts()))
 
     @property
     def held(self) -> bool:
@@ -167,28 +164,25 @@ class StoredStudy:
         name = self.parts()[0].study.experiment
         return self.place.read(lambda connection: lease_of(name, connection).stands(self.place.clock(connection)))
 
-    def record(self) -> CampaignRecord:
-        """Return the current record; one study gives a campaign of one."""
+    def record(self, held: bool | None = None) -> CampaignRecord:
+        """Return the current record; one study gives a campaign of one.
+
+        Args:
+            held: whether a process runs it, from a caller who has asked already.
+        """
         row, parts = self._row(), tuple(part.record() for part in self.parts())
-        if any(part.running for part in parts) and not self.held:
+        if any(part.running for part in parts) and not (self.held if held is None else held):
             parts = tuple(part.with_trials(()) for part in parts)  # what ran when it was left is asked again
+        return self._campaign(row, parts)
+
+    def _campaign(self, row: CampaignRow | None, parts: tuple[Part, ...]) -> Campaign[Part]:
         if row is None:
-            return CampaignRecord.of(parts[0])
-        return CampaignRecord(
-            name=self.name,
-            studies=parts,
-            trials=row.trials,
-            constraints=row.spec.get("constraints") or {},
-            confidence=float(row.spec.get("confidence", parts[0].spec.confidence)),
-            skipped=row.skipped,
-            confirmation=row.confirmation,
-        )
+            return Campaign.of(parts[0])
+        return Campaign(self.name, parts, row.trials, row.spec, row.skipped, row.confirmation)
 
     def overdue(self) -> dict[str, list[int]]:
-        """Return the running trials that exceed their timeout, by study; studies without one are left out."""
+        """Return the trials without an end that exceed their timeout, by study; they run while a process holds it."""
         limited = [part for part in self.parts() if part.cell.trial_minutes is not None]
-        if not (limited and self.held):
-            return {}
         late = {part.study.name: overdue(part.running(), part.cell.trial_minutes) for part in limited}
         return {name: numbers for name, numbers in late.items() if numbers}
 

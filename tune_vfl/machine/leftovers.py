@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tune_vfl.machine.ray_folder import LOCK, PREFIX, is_in_use
 
+_PYTHONS = ("python", "tune-vfl", "ray", "jupyter", "ipython", "pytest", "mlflow")  # beginnings of processes' names
+
 
 def temporary_leftovers() -> list[Path]:
     """Return this user's temporary files and folders of tune-vfl that no process uses any more."""
@@ -48,12 +50,9 @@ def _oldest_python() -> float:
     started = []
     for process in psutil.process_iter():
         try:
-            if process.uids().real == os.getuid() and process.pid != os.getpid() and _is_python(process.name()):
+            own = process.uids().real == os.getuid() and process.pid != os.getpid()
+            if own and process.name().startswith(_PYTHONS):
                 started.append(process.create_time())
         except psutil.Error:  # it has ended
             continue
     return min(started, default=float("inf"))
-
-
-def _is_python(name: str) -> bool:
-    return name.startswith(("python", "tune-vfl", "ray", "jupyter", "ipython", "pytest", "mlflow"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from tune_vfl.errors import UsageError
+from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.machine.passwords import from_environment, usable
 
 _SQLITE, _WITH_DRIVER = "sqlite:///", "sqlite+pysqlite:///"
@@ -26,6 +27,22 @@ def home() -> Path:
             "TUNE_VFL_HOME to a folder of yours, or to this one where it is meant"
         )
     return place
+
+
+def study_folder(study_id: str) -> Path:
+    """Return the folder of a study or a campaign in the home: no other one of its name has the same.
+
+    Raises:
+        StudyError: for an id that no program made: files are written and deleted below this name.
+    """
+    if not re.fullmatch("[0-9a-f]{32}", study_id):
+        raise StudyError(f"a study of the ledger has an id that no program made ({study_id!r}): restore a backup")
+    return home() / "studies" / study_id
+
+
+def report_places(name: str, study_id: str) -> tuple[Path, Path]:
+    """Return the folder of the report of a study, a campaign or a part of one, and the link of its name to there."""
+    return study_folder(study_id) / "reports" / name, home() / "reports" / name
 
 
 def working_folder_is_gone() -> bool:

@@ -16,7 +16,7 @@ _STDERR = 2
 _NEAREST = {"±": "+/-", "…": "...", "→": "->", "×": "x", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "’": "'"}
 
 
-class Messages(io.TextIOWrapper):
+class MessageStream(io.TextIOWrapper):
     """A stream for messages: one that cannot be written, on a full disk or to a reader that has gone, is lost."""
 
     def write(self, text: str) -> int:
@@ -53,7 +53,7 @@ def accept_all_text() -> None:
             stream.reconfigure(errors="nearest")
     if type(sys.stderr) is io.TextIOWrapper and sys.stderr.fileno() == _STDERR:
         plain = os.fdopen(_STDERR, "wb", closefd=False)
-        sys.stderr = Messages(plain, sys.stderr.encoding, "nearest", line_buffering=True)
+        sys.stderr = MessageStream(plain, sys.stderr.encoding, "nearest", line_buffering=True)
 
 
 def nearest(error: UnicodeError) -> tuple[str, int]:

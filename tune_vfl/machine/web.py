@@ -43,7 +43,7 @@ class Reply(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Server:
+class WebServer:
     """A server, and the token that it may be given.
 
     Each request has a connection of its own. With a token it is decided on before a byte is sent: https is believed by
@@ -128,7 +128,7 @@ class Server:
 class _Plain(http.client.HTTPConnection):
     """A connection in the clear, which exists only once its other end may hear what is to be said."""
 
-    def __init__(self, server: Server, timeout: float) -> None:
+    def __init__(self, server: WebServer, timeout: float) -> None:
         parts = urlsplit(server.address)
         super().__init__(parts.hostname or "localhost", parts.port or 80, timeout=timeout)
         self._server = server
@@ -156,7 +156,7 @@ class _Plain(http.client.HTTPConnection):
         self.sock = line
 
 
-def _refuse_strangers(server: Server, line: socket.socket, place: Path | None) -> None:
+def _refuse_strangers(server: WebServer, line: socket.socket, place: Path | None) -> None:
     """Raise an UnreachableError unless the other end of a connection in the clear may have the server's token."""
     if place is not None:
         if not _is_own_socket(line, place):

@@ -14,7 +14,7 @@ _STAGES = (16, 32, 64)
 _BLOCKS = 3
 
 
-class Block(nn.Module):
+class BasicBlock(nn.Module):
     """Two 3x3 convolutions, and a shortcut without weights that skips places and fills new channels with zeros.
 
     Args:
@@ -68,7 +68,7 @@ class Resnet20(CutNet[Resnet20Options]):
         channels = 16
         for wider in _STAGES:
             for _ in range(_BLOCKS):
-                layers.append(Block(channels, wider, stride=1 if wider == channels else 2))
+                layers.append(BasicBlock(channels, wider, stride=1 if wider == channels else 2))
                 channels = wider
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 

@@ -12,11 +12,11 @@ from tune_vfl.papers.standing import Instance, instances
 from tune_vfl.papers.verdict import STANDARD_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from reports.board import Row, Shelf
+    from reports.board import BoardRow, Shelf
     from tune_vfl.papers.claim import Claim
-    from tune_vfl.papers.overview import Entry, Overview
+    from tune_vfl.papers.overview import Overview, TableEntry
     from tune_vfl.papers.tables import Paper
 
 SAID = {
@@ -40,7 +40,8 @@ def claims_text(found: Overview, shelves: Sequence[Shelf]) -> str:
     papers = list({entry.paper.paper: entry.paper for entry in found.entries}.values())
     judged = {paper.paper: [Judged(claim, entries[claim.table]) for claim in paper.claims] for paper in papers}
     every = [one for of in judged.values() for one in of]
-    texts = {"says": says_of(every), "says_of": says_of, "left": _left_of_each(papers, shelves)}
+    left = {paper.paper: [text for shelf in shelves for text in _left(paper, shelf)] for paper in papers}
+    texts = {"says": says_of(every), "says_of": says_of, "left": left}
     return rendered("claims.md.j2", papers=papers, judged=judged, errors=STANDARD_ERRORS, **texts)
 
 
@@ -52,7 +53,7 @@ class Judged:
         entry: its table.
     """
 
-    def __init__(self, claim: Claim, entry: Entry) -> None:
+    def __init__(self, claim: Claim, entry: TableEntry) -> None:
         self.claim, self.table = claim, entry.table
         self.found = instances(claim, entry)
 
@@ -105,10 +106,6 @@ def says_of(judged: Sequence[Judged]) -> str:
     return f"of {formatting.count(len(judged), 'claim')} {', '.join(told)}"
 
 
-def _left_of_each(papers: Sequence[Paper], shelves: Sequence[Shelf]) -> Mapping[str, list[str]]:
-    return {paper.paper: [text for shelf in shelves for text in _left(paper, shelf)] for paper in papers}
-
-
 def _left(paper: Paper, shelf: Shelf) -> Iterator[str]:
     """Yield what the attacks of the board find under a paper's defenses at published settings on one data set."""
     undefended = shelf.data.found.undefended
@@ -117,7 +114,7 @@ def _left(paper: Paper, shelf: Shelf) -> Iterator[str]:
             yield f"{shelf.name}, {_found(row)}; undefended {formatting.short(undefended.objectives[1])}"
 
 
-def _found(row: Row) -> str:
+def _found(row: BoardRow) -> str:
     point = row.point
     leakage = formatting.short_span(point.objectives[1], point.sure.leakage_interval)
     own = "" if row.own is None else f", {formatting.short(row.own)} by the paper's own attacks"

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from tune_vfl.papers.results import Kept, Number
+from tune_vfl.papers.results import Number, Results
 from tune_vfl.papers.tables import ALL
 from tune_vfl.papers.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tune_vfl.papers.published import Published
+    from tune_vfl.papers.published import PublishedNumber
     from tune_vfl.papers.results import TableResults
     from tune_vfl.papers.tables import Evaluation, Table
 
@@ -24,7 +24,7 @@ MIXED = "mixed"
 
 
 @dataclass(frozen=True)
-class Cell:
+class ComparedNumber:
     """One published number beside ours.
 
     Attributes:
@@ -42,7 +42,7 @@ class Cell:
 
     evaluation: Evaluation
     heading: str
-    published: Published
+    published: PublishedNumber
     ours: Number | None = None
     source: Source | None = None
     verdict: Verdict | None = None
@@ -73,20 +73,20 @@ class Cell:
         }
 
 
-def price_of(evaluation: Evaluation, kept: Kept | None = None) -> float:
+def price_of(evaluation: Evaluation, kept: Results | None = None) -> float:
     """Return the CPU seconds of one seed: as measured, else about as much as its file says."""
     spent = [s.seconds for s in kept.seeds.values() if s.seconds] if kept else []
     return sum(spent) / len(spent) if spent else evaluation.data.seconds
 
 
-def price_text(evaluation: Evaluation, kept: Kept | None = None) -> str:
+def price_text(evaluation: Evaluation, kept: Results | None = None) -> str:
     """Return what a seed costs, and what it needs, in words."""
     seconds = price_of(evaluation, kept)
     time = f"{seconds / 3600:.0f} CPU hours" if seconds > 5400 else f"{max(1, seconds / 60):.0f} CPU min"
     return f"about {time} a seed" + (f"; needs {evaluation.data.needs}" if evaluation.data.needs else "")
 
 
-def compared(table: Table, results: TableResults, refused: Mapping[str, str] | None = None) -> list[Cell]:
+def compared(table: Table, results: TableResults, refused: Mapping[str, str] | None = None) -> list[ComparedNumber]:
     """Return every cell that has a published number, in the order of the table.
 
     Args:
@@ -96,7 +96,7 @@ def compared(table: Table, results: TableResults, refused: Mapping[str, str] | N
     """
     cells = []
     for evaluation in table.evaluations:
-        kept = results.evaluations.get(evaluation.label, Kept())
+        kept = results.evaluations.get(evaluation.label, Results())
         measured = table.formulas(evaluation)
         for heading in table.columns:
             published = table.published(evaluation.row, heading)
@@ -104,7 +104,7 @@ def compared(table: Table, results: TableResults, refused: Mapping[str, str] | N
                 continue
             says = evaluation.data.cannot or "nothing here measures it"
             priced = heading in measured and not evaluation.data.needs
-            cell = Cell(evaluation, heading, published, says=says, priced=priced)
+            cell = ComparedNumber(evaluation, heading, published, says=says, priced=priced)
             if heading in measured:
                 not_run = (refused or {}).get(evaluation.label, "")
                 cell = _judged(cell, measured[heading], kept, table.repeats, not_run=not_run)
@@ -112,7 +112,7 @@ def compared(table: Table, results: TableResults, refused: Mapping[str, str] | N
     return cells
 
 
-def _judged(cell: Cell, formula: str, kept: Kept, repeats: int | None, *, not_run: str) -> Cell:
+def _judged(cell: ComparedNumber, formula: str, kept: Results, repeats: int | None, *, not_run: str) -> ComparedNumber:
     """Return a cell with our number and the verdict, or with the reason why there is none."""
     evaluation, heading = cell.evaluation, cell.heading
     ours, source = _ours(kept, heading, formula)
@@ -134,20 +134,20 @@ def _judged(cell: Cell, formula: str, kept: Kept, repeats: int | None, *, not_ru
     )
 
 
-def _ours(kept: Kept, heading: str, formula: str) -> tuple[Number | None, Source]:
+def _ours(kept: Results, heading: str, formula: str) -> tuple[Number | None, Source]:
     measured = kept.number(formula)
     if measured is None and kept.recorded is not None:
         return kept.recorded.columns.get(heading), "recorded"
     return measured, "measured"
 
 
-def _failed(kept: Kept) -> str:
+def _failed(kept: Results) -> str:
     """Return how many seeds ended without scores, and how."""
     failed = Counter(s.outcome for s in kept.seeds.values() if s.outcome != "ok")
     return ", ".join(f"{count} of {len(kept.seeds)} seeds {how}" for how, count in failed.items())
 
 
-def _remarks(cell: Cell, kept: Kept, source: Source) -> tuple[str, ...]:
+def _remarks(cell: ComparedNumber, kept: Results, source: Source) -> tuple[str, ...]:
     trust, remarks = cell.evaluation.row.trust, []
     if source == "recorded" and kept.recorded:
         remarks.append(f"recorded before, not re-run (measure {kept.recorded.measure}, {kept.recorded.date})")
@@ -192,9 +192,9 @@ class Tally:
         return "verdict" if self.judged == self.cells else "partly"
 
 
-def tally(cells: Iterable[Cell]) -> Tally:
+def tally(cells: Iterable[ComparedNumber]) -> Tally:
     """Count a table's verdicts."""
-    by_cell: dict[tuple[str, str], list[Cell]] = {}
+    by_cell: dict[tuple[str, str], list[ComparedNumber]] = {}
     for cell in cells:
         row = cell.evaluation.row
         by_cell.setdefault((row.model_dump_json(exclude={"why"}), cell.heading), []).append(cell)
@@ -210,17 +210,17 @@ def tally(cells: Iterable[Cell]) -> Tally:
     )
 
 
-def _deciding(group: Sequence[Cell]) -> list[Cell]:
+def _deciding(group: Sequence[ComparedNumber]) -> list[ComparedNumber]:
     """Return those of a cell and its stand-ins whose verdict counts: the cell's own, else all of its stand-ins'."""
     judged = [cell for cell in group if cell.verdict]
     return [cell for cell in judged if not cell.evaluation.stands_in] or judged
 
 
-def _verdict(group: Sequence[Cell]) -> str:
+def _verdict(group: Sequence[ComparedNumber]) -> str:
     found = {str(cell.verdict) for cell in group}
     return found.pop() if len(found) == 1 else MIXED
 
 
-def reasons_without(cells: Sequence[Cell]) -> list[str]:
+def reasons_without(cells: Sequence[ComparedNumber]) -> list[str]:
     """Return why cells have no verdict: each reason once, the most frequent first."""
     return [says for says, _ in Counter(c.says for c in cells if c.verdict is None).most_common()]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.errors import shortened
-from tune_vfl.papers.comparison import Cell, Tally, compared, reasons_without, tally
+from tune_vfl.papers.comparison import ComparedNumber, Tally, compared, reasons_without, tally
 from tune_vfl.papers.reading import find_table, papers
 from tune_vfl.papers.results import best_results
 
@@ -28,7 +28,7 @@ class Missing(NamedTuple):
     says: str
 
 
-class Run(NamedTuple):
+class TableRun(NamedTuple):
     """Evaluations that were run of a table on one data set: number, seeds of each, measure, version and date."""
 
     table: str
@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One table or figure.
 
     Attributes:
@@ -53,7 +53,7 @@ class Entry:
     paper: Paper
     table: Table
     results: TableResults
-    cells: list[Cell]
+    cells: list[ComparedNumber]
 
     @cached_property
     def tally(self) -> Tally:
@@ -61,7 +61,7 @@ class Entry:
         return tally(self.cells)
 
     @property
-    def judged(self) -> list[Cell]:
+    def judged(self) -> list[ComparedNumber]:
         """The cells with a number of ours."""
         return [cell for cell in self.cells if cell.ours is not None]
 
@@ -72,7 +72,7 @@ class Entry:
         return [Missing(where, count, says) for (where, says), count in groups.items()]
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[TableRun]:
         """Its evaluations that were run, by data set, seeds, measure, version and date."""
         groups: Counter[tuple[str, int, str]] = Counter()
         for evaluation in self.table.evaluations:
@@ -82,7 +82,7 @@ class Entry:
             elif kept and kept.recorded:
                 seeds = max(number.seeds for number in kept.recorded.columns.values())
                 groups[evaluation.place, seeds, f"{kept.recorded.measure}, recorded before, {kept.recorded.date}"] += 1
-        return [Run(self.name, *group, count) for group, count in groups.items()]
+        return [TableRun(self.name, *group, count) for group, count in groups.items()]
 
     @property
     def because(self) -> str:
@@ -133,7 +133,7 @@ def _by_verdict(verdicts: Counter[str]) -> list[str]:
     return [f"{count} {verdict}" for verdict, count in sorted(verdicts.items(), reverse=True)]
 
 
-def counted(entries: Iterable[Entry]) -> str:
+def counted(entries: Iterable[TableEntry]) -> str:
     """Return how many published numbers of some tables have a verdict, and which, in a sentence."""
     tallies = [e.tally for e in entries]
     verdicts: Counter[str] = sum((t.verdicts for t in tallies), Counter())
@@ -150,7 +150,7 @@ def counted(entries: Iterable[Entry]) -> str:
 class Overview:
     """All tables and figures, paper by paper."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TableEntry, ...]
 
     @property
     def says(self) -> str:
@@ -170,7 +170,7 @@ class Overview:
 
 def entry(
     name: str, results: TableResults, refused: Mapping[str, str] | None = None, dataset: str | None = None
-) -> Entry:
+) -> TableEntry:
     """Compare one table with results.
 
     Args:
@@ -184,7 +184,7 @@ def entry(
     """
     paper, table = find_table(name)
     cells = compared(table, results, refused)
-    return Entry(name, paper, table, results, [c for c in cells if dataset in (None, c.evaluation.dataset)])
+    return TableEntry(name, paper, table, results, [c for c in cells if dataset in (None, c.evaluation.dataset)])
 
 
 def overview(folder: Path | None = None) -> Overview:

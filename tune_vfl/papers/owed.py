@@ -10,7 +10,7 @@ from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.machine.version import VERSION
 from tune_vfl.papers.comparison import price_of
 from tune_vfl.papers.measured import kept_of, scores_of
-from tune_vfl.papers.results import Kept, SeedResult, TableResults
+from tune_vfl.papers.results import Results, SeedResult, TableResults
 from tune_vfl.spec import parse
 from tune_vfl.spec.cell import MEASURE
 
@@ -38,7 +38,7 @@ class Owed:
     evaluation: Evaluation
     formulas: tuple[str, ...]
     cell: Cell
-    kept: Kept
+    kept: Results
     seeds: tuple[int, ...]
 
     @property
@@ -59,7 +59,7 @@ class Owed:
 
 
 @dataclass
-class Plan:
+class TablePlan:
     """The evaluations of a table.
 
     Attributes:
@@ -76,8 +76,8 @@ def plan(
     results: TableResults,
     seeds: Sequence[int],
     dataset: str | None = None,
-    elsewhere: Callable[[Evaluation, str], Kept | None] = lambda evaluation, data: None,
-) -> Plan:
+    elsewhere: Callable[[Evaluation, str], Results | None] = lambda evaluation, data: None,
+) -> TablePlan:
     """Resolve a table's evaluations.
 
     Args:
@@ -87,7 +87,7 @@ def plan(
         dataset: only those on this data set.
         elsewhere: returns what another table keeps of the same evaluation on the same rows.
     """
-    found = Plan()
+    found = TablePlan()
     for evaluation in table.evaluations:
         formulas = tuple(table.formulas(evaluation).values())
         if not formulas or (dataset is not None and evaluation.dataset != dataset):
@@ -108,13 +108,13 @@ def plan(
 
 
 def _known(
-    evaluation: Evaluation, task: Task, results: TableResults, elsewhere: Callable[[Evaluation, str], Kept | None]
-) -> Kept:
+    evaluation: Evaluation, task: Task, results: TableResults, elsewhere: Callable[[Evaluation, str], Results | None]
+) -> Results:
     """Return what there is of an evaluation today: of this recipe, measure and these rows, in any table."""
     data = task.dataset.fingerprint
-    kept = results.evaluations.get(evaluation.label, Kept())
+    kept = results.evaluations.get(evaluation.label, Results())
     if kept.stale(evaluation) or kept.data != data:
-        kept = Kept(recorded=kept.recorded)
+        kept = Results(recorded=kept.recorded)
     other = elsewhere(evaluation, data)
     seeds = {**(other.seeds if other else {}), **kept.seeds}
     command = f"tune-vfl reproduce {results.table} --dataset {evaluation.dataset}"

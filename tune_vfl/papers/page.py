@@ -13,12 +13,12 @@ from tune_vfl.papers.verdict import STANDARD_ERRORS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tune_vfl.papers.comparison import Cell
-    from tune_vfl.papers.overview import Entry, Overview
+    from tune_vfl.papers.comparison import ComparedNumber
+    from tune_vfl.papers.overview import Overview, TableEntry
     from tune_vfl.papers.tables import Paper
 
 
-def number_text(cell: Cell) -> str:
+def number_text(cell: ComparedNumber) -> str:
     """Return our mean and deviation; nothing where there is none."""
     ours = cell.ours
     if ours is None:
@@ -26,7 +26,7 @@ def number_text(cell: Cell) -> str:
     return f"{ours.mean:.3f} ± {ours.std:.3f}" if ours.seeds > 1 else f"{ours.mean:.3f}"
 
 
-def remarks_text(cell: Cell) -> str:
+def remarks_text(cell: ComparedNumber) -> str:
     """Return why a cell differs, and what a reader must know."""
     return "; ".join(part for part in (cell.says, *cell.remarks) if part)
 
@@ -72,8 +72,8 @@ def write_page(path: Path, found: Overview) -> Path:
     return path
 
 
-def _by_paper(found: Overview) -> list[tuple[Paper, list[Entry]]]:
-    by_paper: dict[str, tuple[Paper, list[Entry]]] = {}
+def _by_paper(found: Overview) -> list[tuple[Paper, list[TableEntry]]]:
+    by_paper: dict[str, tuple[Paper, list[TableEntry]]] = {}
     for entry in found.entries:
         by_paper.setdefault(entry.paper.paper, (entry.paper, []))[1].append(entry)
     return list(by_paper.values())

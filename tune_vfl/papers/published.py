@@ -10,7 +10,7 @@ _FORM = re.compile(rf"{_NUMBER}(?:\s*±\s*{_NUMBER})?(?:\s*\({_NUMBER} to {_NUMB
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedNumber:
     """A number of a published table, in the unit of the library: shares and AUCs, never percent.
 
     Attributes:
@@ -29,7 +29,7 @@ class Published:
     rounding: float = 0.0
 
 
-def read_published(text: str, *, percent: bool = False) -> Published:
+def read_published(text: str, *, percent: bool = False) -> PublishedNumber:
     """Read ``.93``, ``.56±.04`` or ``.93 (.91 to .95)``.
 
     Args:
@@ -48,4 +48,4 @@ def read_published(text: str, *, percent: bool = False) -> Published:
     unit = 100.0 if percent else 1.0
     mean, std, low, high = (None if part is None else float(part) / unit for part in found.groups())
     digits = len(found[1].partition(".")[2])
-    return Published(text.strip(), mean or 0.0, std, low, high, 0.5 * 10.0**-digits / unit)
+    return PublishedNumber(text.strip(), mean or 0.0, std, low, high, 0.5 * 10.0**-digits / unit)

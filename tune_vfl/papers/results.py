@@ -69,7 +69,7 @@ class Recorded(Strict):
     columns: dict[str, Number]
 
 
-class Kept(Strict):
+class Results(Strict):
     """The stored results of one evaluation.
 
     Attributes:
@@ -108,9 +108,9 @@ class TableResults(Strict):
     """The stored results of a table, by the label of an evaluation."""
 
     table: str
-    evaluations: dict[str, Kept] = Field(default_factory=dict)
+    evaluations: dict[str, Results] = Field(default_factory=dict)
 
-    def with_kept(self, kept: Mapping[str, Kept]) -> TableResults:
+    def with_kept(self, kept: Mapping[str, Results]) -> TableResults:
         """Return these results with some evaluations in place of their own."""
         return self.model_copy(update={"evaluations": {**self.evaluations, **kept}})
 
@@ -136,7 +136,7 @@ def read_results(folder: Path, table: str) -> TableResults:
         raise TuneVflError(f"{path}: expected results as `reproduce` keeps them: {problems}; remove it") from error
 
 
-def of_any_table(folder: Path) -> Callable[[Evaluation, str], Kept | None]:
+def of_any_table(folder: Path) -> Callable[[Evaluation, str], Results | None]:
     """Read all results of a folder.
 
     Returns:
@@ -145,7 +145,7 @@ def of_any_table(folder: Path) -> Callable[[Evaluation, str], Kept | None]:
     tables = [read_results(folder, path.stem) for path in sorted(folder.glob("*.json"))]
     held = [kept for results in tables for kept in results.evaluations.values() if kept.seeds]
 
-    def find(evaluation: Evaluation, data: str) -> Kept | None:
+    def find(evaluation: Evaluation, data: str) -> Results | None:
         return next((kept for kept in held if kept.data == data and not kept.stale(evaluation)), None)
 
     return find
@@ -154,28 +154,21 @@ def of_any_table(folder: Path) -> Callable[[Evaluation, str], Kept | None]:
 def write_results(folder: Path, results: TableResults) -> None:
     """Write a table's results whole or not at all, a line a seed, evaluations by label."""
     folder.mkdir(parents=True, exist_ok=True)
-    blocks = [f"{_text(label)}: {_block(kept)}" for label, kept in sorted(results.evaluations.items(), key=_label)]
+    blocks = [f"{_text(label)}: {_block(kept)}" for label, kept in sorted(results.evaluations.items())]
     text = f'{{"table": {_text(results.table)}, "evaluations": {{\n' + ",\n".join(blocks) + "\n}}\n"
     with written_whole(folder / f"{results.table}.json") as path:
         path.write_text(text, encoding="utf-8")
 
 
-def _block(kept: Kept) -> str:
+def _block(kept: Results) -> str:
     plain = kept.model_dump(mode="json", exclude_defaults=True)
     seeds = plain.pop("seeds", {})
     head = _text({**plain, "measure": kept.measure} if kept.seeds else plain)
     if not seeds:
         return head
-    lines = ",\n".join(f"  {_text(str(seed))}: {_text(result)}" for seed, result in sorted(seeds.items(), key=_seed))
+    in_order = sorted(seeds.items(), key=lambda entry: int(entry[0]))
+    lines = ",\n".join(f"  {_text(str(seed))}: {_text(result)}" for seed, result in in_order)
     return f'{head[:-1]}, "seeds": {{\n{lines}}}}}'
-
-
-def _label(entry: tuple[str, Kept]) -> str:
-    return entry[0]
-
-
-def _seed(entry: tuple[str, Any]) -> int:
-    return int(entry[0])
 
 
 def _text(value: Any) -> str:
@@ -198,5 +191,5 @@ def best_results(table: str, folder: Path | None = None) -> TableResults:
     if folder is not None:
         return read_results(folder, table)
     kept, mine = read_results(kept_folder(), table), read_results(home_folder(), table)
-    fewer = {label: Kept() for label in mine.evaluations} | kept.evaluations
+    fewer = {label: Results() for label in mine.evaluations} | kept.evaluations
     return kept.with_kept({k: v for k, v in mine.evaluations.items() if len(v.seeds) > len(fewer[k].seeds)})

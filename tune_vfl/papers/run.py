@@ -12,9 +12,9 @@ from tune_vfl.execution.runner import Runner, leased
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.lease import LeaseLostError
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.papers.owed import Plan, plan
+from tune_vfl.papers.owed import TablePlan, plan
 from tune_vfl.papers.reading import find_table
-from tune_vfl.papers.results import Kept, TableResults, of_any_table, read_results, write_results
+from tune_vfl.papers.results import Results, TableResults, of_any_table, read_results, write_results
 from tune_vfl.papers.source import TableJobs
 from tune_vfl.spec import Resources
 
@@ -84,21 +84,17 @@ def reproduce(
     source = TableJobs(results, found.owed, write=lambda now: write_results(folder, now), seconds=seconds, say=say)
     resources, datasets = Resources(gpu=gpu), [one.cell.dataset for one in found.owed]
     with _only_one(name, resources) as lease:
-        runner = Runner(name, lease, resources, work or _real(), datasets, partial(_left, name), say)
+        work = work or replace(TrainableSpec.real(), options={"training_rows": True})  # utility on those rows, too
+        runner = Runner(name, lease, resources, work, datasets, partial(_left, name), say)
         stopped = runner.run(source)
     return Reproduced(source.results, {**found.refused, **source.refused}, source.failed, stopped)
 
 
-def _borrowed(found: Plan, results: TableResults) -> dict[str, Kept]:
+def _borrowed(found: TablePlan, results: TableResults) -> dict[str, Results]:
     """Return the evaluations of which another table has seeds that this one lacks."""
     there = {label: set(kept.seeds) for label, kept in results.evaluations.items()}
     kept = {one.evaluation.label: one.kept for one in found.owed}
     return {label: one for label, one in kept.items() if set(one.seeds) - there.get(label, set())}
-
-
-def _real() -> TrainableSpec:
-    """Return the trainable of a search, which measures the utility on training rows, too."""
-    return replace(TrainableSpec.real(), options={"training_rows": True})
 
 
 @contextmanager

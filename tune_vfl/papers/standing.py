@@ -12,8 +12,8 @@ from tune_vfl.papers.verdict import STANDARD_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tune_vfl.papers.comparison import Cell
-    from tune_vfl.papers.overview import Entry
+    from tune_vfl.papers.comparison import ComparedNumber
+    from tune_vfl.papers.overview import TableEntry
 
 Standing = Literal["stands", "falls", "undecided", "not run"]
 
@@ -29,12 +29,12 @@ class Instance:
     """
 
     claim: Claim
-    less: Cell
-    than: Cell | float
+    less: ComparedNumber
+    than: ComparedNumber | float
     repeats: int | None
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[ComparedNumber]:
         """Its cells: one or two."""
         return [self.less] if isinstance(self.than, float) else [self.less, self.than]
 
@@ -78,7 +78,7 @@ class Instance:
         return [std / math.sqrt(self.repeats) for std in stds if std is not None and self.repeats]
 
 
-def instances(claim: Claim, entry: Entry) -> list[Instance]:
+def instances(claim: Claim, entry: TableEntry) -> list[Instance]:
     """Return a claim on each data set of its table, stand-ins among them, that has both numbers.
 
     Args:
@@ -91,7 +91,7 @@ def instances(claim: Claim, entry: Entry) -> list[Instance]:
     return [one for one in found if one.standing != "not run" or one.less.evaluation.row.dataset not in run]
 
 
-def _instances(claim: Claim, cells: Sequence[Cell], repeats: int | None) -> Iterator[Instance]:
+def _instances(claim: Claim, cells: Sequence[ComparedNumber], repeats: int | None) -> Iterator[Instance]:
     wanted = [cell for cell in cells if not claim.on or cell.evaluation.row.dataset in claim.on]
     lesser = [c for c in wanted if c.heading == claim.column and c.evaluation.is_named(claim.less)]
     if isinstance(claim.than, float):

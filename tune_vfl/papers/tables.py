@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tune_vfl.papers.claim import Claim
 from tune_vfl.papers.measured import OWN, names_in
-from tune_vfl.papers.published import Published, read_published
+from tune_vfl.papers.published import PublishedNumber, read_published
 from tune_vfl.spec import Strict
 from tune_vfl.spec.raw import apply_settings
 
@@ -191,13 +191,11 @@ class Table(Strict):
     @property
     def evaluations(self) -> list[Evaluation]:
         """The evaluation of every row, each followed by those that stand in for it."""
-        return [one for row in self.rows for one in (self._of(row), *self._standing_in(row))]
+        return [one for row in self.rows for one in self._evaluations_of(row)]
 
-    def _of(self, row: Row) -> Evaluation:
+    def _evaluations_of(self, row: Row) -> Iterator[Evaluation]:
         data = self.data[row.dataset]
-        return Evaluation(row=row, data=data, dataset=row.dataset, raw=self._raw(row, row.dataset, data.settings))
-
-    def _standing_in(self, row: Row) -> Iterator[Evaluation]:
+        yield Evaluation(row=row, data=data, dataset=row.dataset, raw=self._raw(row, row.dataset, data.settings))
         for other in self.instead:
             if other.rows == row.dataset:
                 changed = row.model_copy(update={"why": {**row.why, **other.why}})
@@ -221,7 +219,7 @@ class Table(Strict):
         listed = own if evaluation.stands_in else {**self.columns, **own}
         return {heading: f for heading, f in listed.items() if f and self.published(evaluation.row, heading)}
 
-    def published(self, row: Row, heading: str) -> Published | None:
+    def published(self, row: Row, heading: str) -> PublishedNumber | None:
         """Return the published number of a row's cell; None where the paper has none."""
         text = row.published[list(self.columns).index(heading)]
         return None if text == NOT_REPORTED else read_published(text, percent=self.percent)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from tune_vfl.papers.published import Published
+    from tune_vfl.papers.published import PublishedNumber
 
 Verdict = Literal["reproduced", "higher", "lower"]
 
@@ -14,7 +14,7 @@ STANDARD_ERRORS = 2.0
 """How far the published mean may lie from ours, in standard errors of the difference."""
 
 
-def tolerance(published: Published, repeats: int | None, std: float, seeds: int) -> float:
+def tolerance(published: PublishedNumber, repeats: int | None, std: float, seeds: int) -> float:
     """Return how far two means may lie apart and still agree.
 
     Two standard errors of ours, with the paper's added in quadrature where it gives deviation and number of repeats,
@@ -30,7 +30,7 @@ def tolerance(published: Published, repeats: int | None, std: float, seeds: int)
     return STANDARD_ERRORS * math.sqrt(std**2 / seeds + theirs) + published.rounding
 
 
-def verdict_of(published: Published, repeats: int | None, mean: float, std: float, seeds: int) -> Verdict | None:
+def verdict_of(published: PublishedNumber, repeats: int | None, mean: float, std: float, seeds: int) -> Verdict | None:
     """Compare our mean with a published one.
 
     Returns:

@@ -113,18 +113,18 @@ class SplitTraining:
         apart = not self.lead or any(id(p) in taken for p in model.parameters())
         return model if apart else Steps(model)
 
-    def run(self, *, deadline: float | None = None) -> Self:
-        """Train for all epochs, or until every member has diverged; return this training.
-
-        Raises:
-            TimeoutError: when ``time.monotonic()`` passes ``deadline``, looked at once an epoch.
-        """
-        for _ in self.steps(deadline=deadline):
+    def run(self) -> Self:
+        """Train for all epochs, or until every member has diverged; return this training."""
+        for _ in self.steps():
             pass
         return self
 
     def steps(self, *, deadline: float | None = None) -> Iterator[None]:
-        """Run as :meth:`run`, yielding after every step: the caller may read the clock or stop."""
+        """Run as :meth:`run`, yielding after every step: the caller may read the clock or stop.
+
+        Raises:
+            TimeoutError: when ``time.monotonic()`` passes ``deadline``, looked at once an epoch.
+        """
         self.network.train()
         for epoch in range(self.training.epochs):
             if deadline is not None and time.monotonic() > deadline:

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 LONGEST_DIFFERENCE = 120
 """Characters of a difference from the conditions that a message shows."""
 
+_NOT_IN_A_COMMAND = {
+    "start": "settings of the study's own were tried first",
+    "stop": "the study has an end of its own, before its trials are used up",
+}
+"""Fields of a spec that make no other study, but that the command of an entry would not repeat."""
+
 
 def add(name: str, board: Path, storage: str | None = None) -> list[Path]:
     """Write an entry for a study, or for each study of a campaign, in the place of an earlier one.
@@ -100,7 +106,9 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) 
         if (asked.get("name") if isinstance(asked, dict) else asked) != planned.cell.dataset.name:
             continue
         try:
-            different = replanned(packed, raw).difference(planned)
+            again = replanned(packed, raw)
+            own = [name for name in _NOT_IN_A_COMMAND if getattr(planned.spec, name) != getattr(again.spec, name)]
+            different = [*again.difference(planned), *(f"{name}: {_NOT_IN_A_COMMAND[name]}" for name in own)]
         except SpecError as error:  # such as a defense that does not fit the other conditions of its data set
             different = error.problems
         if not different:

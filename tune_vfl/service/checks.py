@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 Status = Literal["ok", "finding", "unreachable"]
 
 
-class Check(NamedTuple):
+class Health(NamedTuple):
     """The result of one check.
 
     Attributes:

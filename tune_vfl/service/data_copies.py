@@ -76,28 +76,24 @@ def copied(raw: Mapping[str, Any], storage: str | None = None) -> Iterator[dict[
         place.close()
 
 
-def unused(place: LedgerStorage) -> list[Path]:
-    """Return the copies that belong to a ledger and that none of its studies names.
+def of_no_study(place: LedgerStorage) -> tuple[list[Path], list[Path]]:
+    """Return the copies of a ledger that none of its studies names, and the folders that another ledger may need.
 
     Raises:
         StudyError: when another program has made the ledger's tables.
         UnreachableError: when the ledger does not answer.
         DamagedError: when a study cannot be read.
     """
-    identity = place.identity()
-    return unnamed(sorted((place_of_copies() / identity).glob("*/*/*")), place) if identity else []
-
-
-def of_no_known_ledger(place: LedgerStorage) -> list[Path]:
-    """Return the folders of copies that another ledger may need, or none; errors are those of :func:`unused`."""
-    identity = place.identity()
-    files = sorted(path for path in place_of_copies().rglob("*") if path.is_file())
-    others = [path for path in files if path.relative_to(place_of_copies()).parts[0] != identity]
-    return list(dict.fromkeys(path.parent for path in (unnamed(others, place) if identity else others)))
+    identity, root = place.identity(), place_of_copies()
+    copies = sorted(path for path in root.rglob("*") if path.is_file())
+    if identity:
+        copies = unnamed(copies, place)
+    own = [copy for copy in copies if copy.relative_to(root).parts[0] == identity]
+    return own, list(dict.fromkeys(copy.parent for copy in copies if copy not in own))
 
 
 def unnamed(copies: Iterable[Path], place: LedgerStorage) -> list[Path]:
-    """Return the copies that no study of a ledger names; errors are those of :func:`unused`.
+    """Return the copies that no study of a ledger names; errors are those of :func:`of_no_study`.
 
     They are compared by study, digest and name alone: a home may have been moved, or have several names.
     """

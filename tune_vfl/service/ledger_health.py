@@ -11,7 +11,7 @@ from tune_vfl.ledger.lease import holders
 from tune_vfl.ledger.schema import SCHEMA
 from tune_vfl.ledger.storage import ONE_MACHINE, SqliteFile, storage_at
 from tune_vfl.machine.presence import is_file
-from tune_vfl.service.checks import Check
+from tune_vfl.service.checks import Health
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from tune_vfl.ledger.database import LedgerStorage
 
 
-def examine_ledger(storage: str | None = None) -> Check:
+def examine_ledger(storage: str | None = None) -> Health:
     """Check that the ledger opens and answers; report its schema, lease holders and a file's journal mode."""
     place = storage_at(storage)
     try:
         if isinstance(place, SqliteFile):
             if not is_file(place.path):
-                return Check("ledger", "ok", f"{place.shown}: not made yet; the first search makes it")
+                return Health("ledger", "ok", f"{place.shown}: not made yet; the first search makes it")
             broken = _broken_file(place.path)
             if broken is not None:
                 return broken
         return _of_answer(place)
     except UnreachableError as error:
-        return Check("ledger", "unreachable", str(error), "start the server, or mend what the message says")
+        return Health("ledger", "unreachable", str(error), "start the server, or mend what the message says")
     except TuneVflError as error:
-        return Check("ledger", "finding", str(error), "do what the message says")
+        return Health("ledger", "finding", str(error), "do what the message says")
 
 
-def migrate(storage: str | None = None) -> Check:
+def migrate(storage: str | None = None) -> Health:
     """Bring a ledger of an earlier release to this program's schema."""
     place = storage_at(storage)
     try:
         before = place.migrate()
     except UnreachableError as error:
-        return Check("migrate", "unreachable", str(error), "start the server, or mend what the message says")
+        return Health("migrate", "unreachable", str(error), "start the server, or mend what the message says")
     except TuneVflError as error:
-        return Check("migrate", "finding", str(error), "nothing was changed")
+        return Health("migrate", "finding", str(error), "nothing was changed")
     done = {0: "there is no ledger yet: nothing to bring up", SCHEMA: f"schema {SCHEMA} already"}
-    return Check("migrate", "ok", f"{place.shown}: {done.get(before, f'from schema {before} to {SCHEMA}')}")
+    return Health("migrate", "ok", f"{place.shown}: {done.get(before, f'from schema {before} to {SCHEMA}')}")
 
 
-def _broken_file(path: Path) -> Check | None:
+def _broken_file(path: Path) -> Health | None:
     advice = (
         f"restore {path} from a backup, or pack the studies that can still be read and move it away to start anew; "
         "nothing else holds the results"
@@ -62,24 +62,24 @@ def _broken_file(path: Path) -> Check | None:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        return Check("ledger", "finding", f"{path}: {error}", advice)
+        return Health("ledger", "finding", f"{path}: {error}", advice)
     if states != ["ok"]:
-        return Check("ledger", "finding", f"{path}: {'; '.join(states)}", advice)
+        return Health("ledger", "finding", f"{path}: {'; '.join(states)}", advice)
     if mode != "wal":
-        return Check(
+        return Health(
             "ledger", "finding", f"{path}: journal mode {mode}, not wal", "any search turns write-ahead logging on"
         )
     return None
 
 
-def _of_answer(place: LedgerStorage) -> Check:
+def _of_answer(place: LedgerStorage) -> Health:
     if not place.exists():
-        return Check("ledger", "ok", f"{place.shown}: answers, no ledger in it yet; the first search makes it")
+        return Health("ledger", "ok", f"{place.shown}: answers, no ledger in it yet; the first search makes it")
     studies = place.count()
     damaged = place.read(find_damage)
     if damaged:
         detail = f"{place.shown}: {studies} studies, {len(damaged)} damaged values: {listed(damaged)}"
-        return Check(
+        return Health(
             "ledger", "finding", detail, "restore a backup; or doctor --repair says what is lost, and frees it"
         )
     running = [f"{study} by {holder}" for study, holder in holders(place)]
@@ -88,5 +88,5 @@ def _of_answer(place: LedgerStorage) -> Check:
     if running:
         detail += f"; running: {', '.join(running)}"
     if isinstance(place, SqliteFile) and (network := place.network):
-        return Check("ledger", "finding", f"{detail}; it lies on {network}", ONE_MACHINE)
-    return Check("ledger", "ok", detail)
+        return Health("ledger", "finding", f"{detail}; it lies on {network}", ONE_MACHINE)
+    return Health("ledger", "ok", detail)

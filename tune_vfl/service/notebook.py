@@ -138,7 +138,7 @@ class Study(StoredStudy):
         """
         campaign = _one_of(self.record(), dataset)
         if constraints:
-            campaign = replace(campaign, constraints=_known(constraints))
+            campaign = replace(campaign, spec={**campaign.spec, "constraints": _known(constraints)})
         return Recommendation(**vars(_decided(campaign)[1]))
 
     def confirm(self, seeds: int = 10, adaptive: float = 0.0) -> Confirmed:

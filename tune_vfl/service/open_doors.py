@@ -13,8 +13,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tune_vfl.machine.web import Server, own_sockets
-from tune_vfl.service.checks import Check
+from tune_vfl.machine.web import WebServer, own_sockets
+from tune_vfl.service.checks import Health
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,17 +47,17 @@ class Door(NamedTuple):
         return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def examine_doors() -> list[Check]:
+def examine_doors() -> list[Health]:
     """Check this user's Ray processes and MLflow servers on this machine."""
     found = sorted(set(doors()))
     outside = outward_address()
     if not found or outside is None:
-        return [Check("open ports", "ok", "no Ray and no MLflow of yours runs here" if not found else "no network")]
+        return [Health("open ports", "ok", "no Ray and no MLflow of yours runs here" if not found else "no network")]
     reachable = [door for door in found if door.is_open]
     checks = [_ray(outside, [d for d in reachable if d.kind != "mlflow"])]
     checks += [_mlflow(outside, door) for door in reachable if door.kind == "mlflow"]
     told = [check for check in checks if check is not None]
-    return told or [Check("open ports", "ok", f"{len(found)} ports of your Ray and MLflow, all on loopback")]
+    return told or [Health("open ports", "ok", f"{len(found)} ports of your Ray and MLflow, all on loopback")]
 
 
 def outward_address() -> str | None:
@@ -70,7 +70,7 @@ def outward_address() -> str | None:
         return str(probe.getsockname()[0])
 
 
-def _ray(outside: str, reachable: list[Door]) -> Check | None:
+def _ray(outside: str, reachable: list[Door]) -> Health | None:
     if not reachable:
         return None
     ports = sorted({door.port for door in reachable})
@@ -78,15 +78,15 @@ def _ray(outside: str, reachable: list[Door]) -> Check | None:
     answering = [d.port for d in reachable if d.kind in ("gcs", "dashboard") and _answers(outside, d)]
     if answering:
         listed = ", ".join(map(str, answering))
-        return Check("open ports", "finding", f"{name}: {listed} answers other machines without a token", _CLOSE)
-    return Check("open ports", "ok", f"{name}: reachable from other machines, want a token (load figures need none)")
+        return Health("open ports", "finding", f"{name}: {listed} answers other machines without a token", _CLOSE)
+    return Health("open ports", "ok", f"{name}: reachable from other machines, want a token (load figures need none)")
 
 
-def _mlflow(outside: str, door: Door) -> Check | None:
+def _mlflow(outside: str, door: Door) -> Health | None:
     if not _http(outside, door.port, "/"):
         return None
     advice = "whoever reaches it may read, change and delete every run: serve it with 'tune-vfl ui', on loopback"
-    return Check("open ports", "finding", f"MLflow answers other machines at {outside}:{door.port}", advice)
+    return Health("open ports", "finding", f"MLflow answers other machines at {outside}:{door.port}", advice)
 
 
 def _answers(host: str, door: Door) -> bool:
@@ -118,7 +118,7 @@ def head_answer(host: str, port: int) -> Literal["open", "token", "other"]:
 
 def _http(host: str, port: int, path: str, start: bytes = b"") -> bool:
     try:
-        reply = Server(f"http://{host}:{port}").request(path, timeout=_SECONDS, most=max(len(start), 1))
+        reply = WebServer(f"http://{host}:{port}").request(path, timeout=_SECONDS, most=max(len(start), 1))
     except OSError:
         return False
     return reply.status == 200 and reply.body.startswith(start)

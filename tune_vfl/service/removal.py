@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ from tune_vfl.ledger.reading import open_study, refuse_no_ledger
 from tune_vfl.ledger.removing import Removal, removal_of
 from tune_vfl.ledger.removing import remove as remove_from_ledger
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.machine.places import home
+from tune_vfl.machine.places import home, report_places
+from tune_vfl.machine.presence import listed
 from tune_vfl.machine.removing import remove as remove_path
+from tune_vfl.machine.removing import remove_empty
 from tune_vfl.service.data_copies import remove_copies
 from tune_vfl.service.projecting import show_in_mlflow
 
@@ -84,8 +87,8 @@ def _remove_runs(removed: Removed) -> None:
         ]
         if gone.staying:
             done.append(remove_runs(gone.campaign, gone.id, part=gone.name, uri=gone.tracking))
-        removed.runs += sum(of.number for of in done)
-        removed.left += [f"MLflow: {of.left}" for of in done if of.left]
+        removed.runs += sum(number for number, _ in done)
+        removed.left += [f"MLflow: {left}" for _, left in done if left]
     except (UnreachableError, ImportError) as error:
         removed.left.append(
             f"MLflow: {error}; in experiment {gone.campaign or gone.name!r} there delete by hand the runs that "
@@ -97,18 +100,27 @@ def _remove_runs(removed: Removed) -> None:
 
 
 def _remove_reports(removed: Removed) -> None:
-    gone, folder = removed.of, home() / "reports"
-    names = {*gone.studies, *([gone.campaign] if gone.whole and gone.campaign else [])}
-    for report in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if report.name in names:
-            try:
-                remove_path(report, folder)
-                removed.reports.append(report)
-            except OSError as error:
-                removed.left.append(f"report {report}: cannot be removed ({error.strerror or error})")
-        elif names & {*report.name.split("+")}:
-            removed.left.append(f"report {report}: shows other studies too")
-    if gone.staying and (folder / gone.campaign).is_dir():
+    """Remove the reports of what was removed; of a study of the same name in another ledger the report stays."""
+    gone, reports = removed.of, home() / "reports"
+    names = [*gone.studies, *([gone.campaign] if gone.whole and gone.campaign else [])]
+    for name in dict.fromkeys(names):
+        folder, link = report_places(name, gone.id)
+        below = {link: reports, folder: home() / "studies"}
+        if link.is_symlink() and link.exists() and link.resolve() != folder.resolve():
+            removed.left.append(f"report {link}: is of another study of this name")
+            del below[link]
+        was = [place for place in below if os.path.lexists(place)]
+        try:
+            for place in was:
+                remove_path(place, below[place])
+            remove_empty(folder.parent, home())
+            removed.reports += was[:1]
+        except OSError as error:
+            removed.left.append(f"report {link}: cannot be removed ({error.strerror or error})")
+    for page in listed(reports):
+        if "+" in page.name and {*names} & {*page.name.split("+")}:
+            removed.left.append(f"report {page}: shows other studies too")
+    if gone.staying and (reports / gone.campaign).is_dir():
         removed.left.append(
-            f"report {folder / gone.campaign}: is as it was; 'tune-vfl report {gone.campaign}' renews it"
+            f"report {reports / gone.campaign}: is as it was; 'tune-vfl report {gone.campaign}' renews it"
         )

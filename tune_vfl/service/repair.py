@@ -10,7 +10,7 @@ from tune_vfl.ledger.db_errors import LedgerTroubleError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.names import parts_of
 from tune_vfl.ledger.storage import storage_at
-from tune_vfl.service.checks import Check
+from tune_vfl.service.checks import Health
 from tune_vfl.service.studies import campaign_record, everything, ledger_exists
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _SHOWN = 20
 _NOWHERE = "what is lost is nowhere else, but in a backup"
 
 
-def repair(say: Callable[[str], None], storage: str | None = None) -> list[Check]:
+def repair(say: Callable[[str], None], storage: str | None = None) -> list[Health]:
     """Recover the orphans of every study, and write its runs in MLflow anew.
 
     Args:
@@ -37,26 +37,26 @@ def repair(say: Callable[[str], None], storage: str | None = None) -> list[Check
     """
     try:
         if not ledger_exists(storage):
-            return [Check("repair", "ok", "there is no ledger yet: nothing to repair")]
+            return [Health("repair", "ok", "there is no ledger yet: nothing to repair")]
         names = everything(storage)
     except UnreachableError as error:
-        return [Check("repair", "unreachable", str(error), "mend the ledger first: everything is rebuilt from it")]
+        return [Health("repair", "unreachable", str(error), "mend the ledger first: everything is rebuilt from it")]
     checks = _mended_tracking()
     for name in names:
         say(f"repairing {name} ...")
         checks.append(_repair_one(name, storage))
-    return checks or [Check("repair", "ok", "the ledger holds no study: nothing to repair")]
+    return checks or [Health("repair", "ok", "the ledger holds no study: nothing to repair")]
 
 
-def _mended_tracking() -> list[Check]:
+def _mended_tracking() -> list[Health]:
     from tune_vfl.machine.places import resolve_uri
     from tune_vfl.tracking.store import move_damaged_away
 
     moved = move_damaged_away(resolve_uri(None))
-    return [Check("repair mlflow", "ok", f"it was damaged: moved to {moved} and built anew")] if moved else []
+    return [Health("repair mlflow", "ok", f"it was damaged: moved to {moved} and built anew")] if moved else []
 
 
-def _repair_one(name: str, storage: str | None) -> Check:
+def _repair_one(name: str, storage: str | None) -> Health:
     """Repair a single study, or a campaign with all of its studies."""
     from tune_vfl.tracking.mlflow import Recorder
 
@@ -79,20 +79,20 @@ def _repair_one(name: str, storage: str | None) -> Check:
     owed = f"; {waiting} trials are owed: tune-vfl resume {name}" if (recovered or lost) and waiting else ""
     done = f"{recovered} orphaned trials recovered, MLflow holds {trials} trials{owed}"
     if lost:
-        return Check(title, "finding", f"{shortened(lost, _SHOWN, '; ')}; {done}", _NOWHERE)
-    return Check(title, "ok", done)
+        return Health(title, "finding", f"{shortened(lost, _SHOWN, '; ')}; {done}", _NOWHERE)
+    return Health(title, "ok", done)
 
 
-def _failed(title: str, error: TuneVflError, lost: Sequence[str]) -> Check:
+def _failed(title: str, error: TuneVflError, lost: Sequence[str]) -> Health:
     if isinstance(error, StudyError):
-        return Check(title, "ok", f"left alone: {error}")
+        return Health(title, "ok", f"left alone: {error}")
     if isinstance(error, DamagedError):
-        return Check(title, "finding", shortened(lost, _SHOWN, "; ") or str(error), _NOWHERE)
+        return Health(title, "finding", shortened(lost, _SHOWN, "; ") or str(error), _NOWHERE)
     if isinstance(error, LedgerTroubleError) and error.damaged:
-        return Check(title, "finding", f"cannot be read: {error}", _NOWHERE)
+        return Health(title, "finding", f"cannot be read: {error}", _NOWHERE)
     if isinstance(error, UnreachableError):
-        return Check(title, "unreachable", str(error), "mend what the message says and repair again")
-    return Check(title, "finding", str(error), "look at the study by hand")
+        return Health(title, "unreachable", str(error), "mend what the message says and repair again")
+    return Health(title, "finding", str(error), "look at the study by hand")
 
 
 def _mended(place: LedgerStorage, name: str, lease: Lease) -> list[str]:

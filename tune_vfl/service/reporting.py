@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tune_vfl.errors import DataError, UnwritableError
+from tune_vfl.machine.places import home
 from tune_vfl.service.studies import campaign_record
 from tune_vfl.spec.listed import absolute_paths
 
@@ -39,26 +40,29 @@ def report_studies(
         StudyError: when there is no such study, or no attack on images.
         UnwritableError: when the folder cannot be written.
     """
-    from reports.page import write_report
-    from tune_vfl.machine.places import home
+    from reports.own_folder import keep_report
+    from reports.page import place_report, report_files
 
     found = [campaign_record(name, storage) for name in names]
     for study in [study for campaign in found for study in campaign.studies]:
         if changed := changed_data(study):
             note(changed)
-    folder = out if out is not None else home() / "reports" / "+".join(names)[:150]
-    if folder.exists() and not folder.is_dir():
-        raise UnwritableError(f"-o {folder}: is a file; give a folder")
+    if out is None and len(found) > 1:
+        out = home() / "reports" / "+".join(names)[:150]
+    if out is not None and out.exists() and not out.is_dir():
+        raise UnwritableError(f"-o {out}: is a file; give a folder")
     shown: dict[str, bytes] = {}
     if pictures:
         from tune_vfl.service.picturing import pictures_of
 
         for campaign in found:
             shown |= pictures_of(campaign)
+    files = report_files(found, pictures=shown)
     try:
-        return write_report(found, folder, pictures=shown)
+        return place_report(files, out) if out else keep_report(files, names[0], found[0].studies[0].id)
     except OSError as error:
-        raise UnwritableError(f"-o {folder}: cannot be written ({error}); choose another place") from error
+        place = out or home() / "reports" / names[0]
+        raise UnwritableError(f"-o {place}: cannot be written ({error}); choose another place") from error
 
 
 def changed_data(study: StudyRecord) -> str:

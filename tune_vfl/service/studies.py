@@ -87,17 +87,18 @@ def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
     return attack
 
 
-def status_of(found: StoredStudy) -> tuple[dict[str, Any], int]:
-    """Return the summary of a study or a campaign with its state, and the number of its trials that are owed."""
-    running, whole = found.held, found.record()
+def status_of(stored: StoredStudy) -> dict[str, Any]:
+    """Return the summary of a study or a campaign with its state, remaining seconds, and trials over their time."""
+    running = stored.held
+    whole = stored.record(running)
     states = {state_of(study, running=running) for study in whole.studies}
-    told, eta, late = summary(whole), eta_seconds(whole.studies), found.overdue()
+    told, eta, late = summary(whole), eta_seconds(whole.studies), stored.overdue() if running else {}
     told["state"] = next(state for state in ("running", "stopped", "finished") if state in states)
     if eta is not None:
         told["eta_seconds"] = eta
     if late:
         told["overdue"] = late if "campaign" in told else late[whole.name]
-    return told, whole.owed
+    return told
 
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:

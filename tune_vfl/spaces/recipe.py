@@ -40,7 +40,7 @@ def dimensions(spec: StudySpec, cell: Cell, dataset: Dataset | None = None) -> d
             found[name] = parse_space({"params": {field: raw}}, part).params[field]
         except SpecError as error:
             problems += error.problems
-    study = _Study(spec, cell, dataset)
+    study = _Resolver(spec, cell, dataset)
     checked = {name: _checked(study, name, d, problems) for name, d in found.items()}
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
@@ -54,8 +54,8 @@ def own_values(cell: Cell, names: Iterable[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Study:
-    """What every value of a domain is resolved with."""
+class _Resolver:
+    """A study's spec, cell and data, by which each value of a domain becomes one of its field."""
 
     spec: StudySpec
     cell: Cell
@@ -75,7 +75,7 @@ class _Study:
         return there.value_of(name)
 
 
-def _checked(study: _Study, name: str, given: Dimension, problems: list[str]) -> Dimension:
+def _checked(study: _Resolver, name: str, given: Dimension, problems: list[str]) -> Dimension:
     """Return a domain with the values as their field has them; what the study refuses is added to ``problems``."""
     refused = {"model.name": _ARCHITECTURE, "at_most": "at_most is for parameters of defenses"}
     if why := refused.get("at_most" if given.at_most else name):

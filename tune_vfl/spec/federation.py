@@ -99,6 +99,11 @@ class Federation(ByName, Strict):
         return "one client" if self.horizontal else "the label party"
 
     @property
+    def goal(self) -> Literal["labels", "features"]:
+        """The goal of ``default`` and ``thorough``: a server, whose clients have labels too, reconstructs features."""
+        return "features" if self.horizontal else "labels"
+
+    @property
     def participants(self) -> int:
         """The number of clients in a round, at least 1."""
         return max(1, round(self.participation * self.clients))

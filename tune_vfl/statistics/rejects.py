@@ -101,7 +101,7 @@ def plan(utility: ArrayLike, advantages: ArrayLike, seeds: int = 10, lost: Array
     """
     u, x, gone = _values(utility, advantages, lost)
     has = _run_so_far(u, x)
-    state = _State(np.zeros(len(u), dtype=np.int64), len(u))
+    state = _ReplayState(np.zeros(len(u), dtype=np.int64), len(u))
     for total in totals(seeds):
         if not state.open.any():
             break
@@ -115,7 +115,7 @@ def plan(utility: ArrayLike, advantages: ArrayLike, seeds: int = 10, lost: Array
     return state.plan(done=not waits)
 
 
-class _State:
+class _ReplayState:
     """The state of the replay after some phases."""
 
     def __init__(self, goal: Ints, points: int) -> None:

@@ -194,8 +194,8 @@ class Recorder:
         studies = tuple(record.with_trials(arrived[name]) for name, record in self._studies.items())
         if self._known is not None:
             return Whole(replace(self._known, studies=studies))
-        spec, trials = studies[0].spec, sum(s.spec.budget.trials for s in studies)
-        return Whole(CampaignRecord(self.experiment, studies, trials, dict(spec.constraints), spec.confidence))
+        trials = sum(s.spec.budget.trials for s in studies)
+        return Whole(replace(CampaignRecord.of(studies[0]), name=self.experiment, studies=studies, trials=trials))
 
     def _write(self, runs: Runs) -> None:
         """Write the runs that MLflow lacks."""
@@ -206,7 +206,7 @@ class Recorder:
         # One of a few is tagged as on no front; the update that follows corrects the tags where it is on one.
         many = len(pending) > max(_MANY, len(self._trials) / _SHARE)
         fronts = dict(_tags_of_fronts(self._whole())) if many else {}
-        fresh = Change(payload.fresh_tags(lone=self._lone), {})
+        fresh = Change(payload.front_tags(None, knee=False, joint=None if self._lone else False), {})
 
         def content(key: Key, trial: TrialRecord) -> RunContent:
             plain = payload.trial_content(key[0], self._studies[key[0]].cell, trial)

@@ -192,10 +192,5 @@ def front_tags(rank: int | None, *, knee: bool, joint: bool | None) -> dict[str,
     return tags if rank is None else {**tags, RANK: str(rank)}
 
 
-def fresh_tags(*, lone: bool) -> dict[str, str]:
-    """Return the tags of a new run: on no front until the next update of the fronts."""
-    return dict.fromkeys((PARETO, KNEE, *(() if lone else (CAMPAIGN_PARETO,))), "false")
-
-
 def _word(true: bool) -> str:
     return "true" if true else "false"

@@ -18,7 +18,7 @@ from tune_vfl.errors import TuneVflError, UsageError
 from tune_vfl.machine import children
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import resolve_uri, sqlite_path, sqlite_uri
-from tune_vfl.machine.web import Server
+from tune_vfl.machine.web import WebServer
 from tune_vfl.tracking import store
 
 USER = "tune-vfl"
@@ -125,7 +125,7 @@ def _listens(server: children.Child, url: str) -> bool:
     end = time.monotonic() + PATIENCE_SECONDS
     while server.poll() is None:
         with contextlib.suppress(OSError):
-            if Server(url).request("", timeout=5, most=1).status == HTTPStatus.OK:
+            if WebServer(url).request("", timeout=5, most=1).status == HTTPStatus.OK:
                 return True
         if time.monotonic() > end:
             raise TuneVflError(f"MLflow does not answer at {url} after {PATIENCE_SECONDS:.0f} s")

@@ -32,7 +32,7 @@ class ImageFolderOptions(ImageOptions):
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ClassFolders:
     """The images under one folder of classes, by class and then by name."""
 
     files: list[Path]
@@ -80,7 +80,7 @@ class ImageFolder(Loader[ImageFolderOptions]):
         )
 
 
-def _parts(folder: Path, root: Path) -> tuple[dict[str, _Part], list[str]]:
+def _parts(folder: Path, root: Path) -> tuple[dict[str, _ClassFolders], list[str]]:
     """Find the images of every part, the test part last."""
     below = {p.name: p for p in visible(folder) if p.is_dir()}
     if not below:
@@ -97,12 +97,12 @@ def _parts(folder: Path, root: Path) -> tuple[dict[str, _Part], list[str]]:
     return parts, [*notes, *_said(list(parts.values()))]
 
 
-def _said(parts: Sequence[_Part]) -> list[str]:
+def _said(parts: Sequence[_ClassFolders]) -> list[str]:
     ignored = sum(part.ignored for part in parts)
     return [f"{ignored} files that are no images, or not in a class's folder, are left out"] if ignored else []
 
 
-def _part(folder: Path, root: Path) -> _Part:
+def _part(folder: Path, root: Path) -> _ClassFolders:
     entries = visible(folder)
     classes = [p for p in entries if p.is_dir()]
     if not classes:
@@ -125,7 +125,7 @@ def _part(folder: Path, root: Path) -> _Part:
                 f"{place}: holds no image ({', '.join(sorted(SUFFIXES))}), but {names}; put the images of this class "
                 "there, or remove the folder"
             )
-    return _Part(files, labels, ignored)
+    return _ClassFolders(files, labels, ignored)
 
 
 def _pixels(files: Sequence[Path], options: ImageFolderOptions) -> tuple[Array, list[str]]:

@@ -114,7 +114,7 @@ class _Target:
         return (candidate * self._scale).view(self._shape)
 
 
-class _Search:
+class _BestCandidate:
     """The candidate that each member would send so far.
 
     Args:
@@ -166,7 +166,7 @@ def substitute(grad: Tensor, stream: Stream, rule: Rule) -> tuple[Tensor, Tensor
     """
     target = _Target(grad, rule)
     first = target.candidates(stream, 1, EVERYONE)
-    search = _Search(rule, first, target.distances(first, EVERYONE))
+    search = _BestCandidate(rule, first, target.distances(first, EVERYONE))
     room = max(ENTRIES_AT_ONCE // target.values.shape[-1], 1)
     # Numbers are drawn for all members, but only those that still look have candidates made of them and judged.
     while len(members := search.waiting()):

@@ -1,0 +1,1 @@
+"""Federations: how the data lie, and how all participants train together. One kind of federation, one file."""
