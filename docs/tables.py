@@ -14,7 +14,7 @@ from tune_vfl.evaluation.grants.base import GRANTS
 from tune_vfl.evaluation.portfolios import members
 from tune_vfl.registry import Registry
 from tune_vfl.spaces.named import named_spaces
-from tune_vfl.spec import HORIZONTAL, Strict
+from tune_vfl.spec import HORIZONTAL, Federation, Strict
 
 
 def defenses() -> list[str]:
@@ -63,7 +63,7 @@ def portfolios() -> list[str]:
     """Return the members of the portfolios of attacks on labels, and with which parameters each is in them."""
     lines = ["| attack | in `default` | in `thorough` |", "|---|---|---|"]
     default, thorough = (
-        {attack.name: _changed(attack) for attack in members(name)} for name in ("default", "thorough")
+        {attack.name: _changed(attack) for attack in members(name, Federation())} for name in ("default", "thorough")
     )
     names = [name for name in ATTACKS if name in default or name in thorough]
     return lines + [f"| `{name}` | {default.get(name, '-')} | {thorough.get(name, '-')} |" for name in names]
