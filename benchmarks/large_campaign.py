@@ -67,14 +67,14 @@ def search(case: str, trials: int) -> None:
     run_campaign(planned, progress=False, work=work)
 
 
-class Answer(NamedTuple):
+class VerbOutput(NamedTuple):
     """A verb's output, and the CPU seconds of its process."""
 
     said: str
     cpu: float
 
 
-def ask(checkout: Path, home: Path, case: str, verb: tuple[str, ...]) -> Answer:
+def ask(checkout: Path, home: Path, case: str, verb: tuple[str, ...]) -> VerbOutput:
     """Run a verb of one version on one campaign."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "tune_vfl", verb[0], case, *verb[1:]]
@@ -82,7 +82,7 @@ def ask(checkout: Path, home: Path, case: str, verb: tuple[str, ...]) -> Answer:
     ended = subprocess.run(command, check=True, cwd=checkout, env={**os.environ, **places}, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Answer(ended.stdout.decode(), spent)
+    return VerbOutput(ended.stdout.decode(), spent)
 
 
 def difference(one: Any, other: Any) -> float:

@@ -1,4 +1,4 @@
-"""What a round of a horizontal federation costs: clients and trials in one pass against one client at a time.
+"""Costs of a round of a horizontal federation: clients and trials in one pass over one client at a time.
 
 Digits, its MLP, no defense; both ways in turn, medians of the CPU seconds of a round, and the memory at its highest.
 Run: python -m benchmarks.rounds [--clients 10 100] [--trials 1 4]

@@ -18,7 +18,7 @@ from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
-from tune_vfl.confirmation.table import Table
+from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.evaluation.certainty import Interval, advantages_of, intervals_of, limits_of, names_of
 from tune_vfl.evaluation.summarizing import summarize
 from tune_vfl.outcome import AttackScore, Outcome, Score
@@ -163,7 +163,7 @@ def test_of_a_confirmation_and_of_what_is_bounded_by_it(of: Drawn) -> None:
             }
             utility = float(np.clip(0.8 + of.spread * rng.normal(), 0, 1))
             held[part.name, number, seed] = SeedRecord(outcome="ok", utility=utility, attacks=attacks)
-    table = Table(contest, held)
+    table = ContestTable(contest, held)
     for point in table.points:
         assert holds(point.utility, point.utility_interval)
         assert holds(point.leakage, point.leakage_interval)

@@ -15,7 +15,7 @@ from tune_vfl.analysis.sentences import sentences
 from tune_vfl.confirmation import Confirmed
 from tune_vfl.confirmation.answer import joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
-from tune_vfl.confirmation.table import Table
+from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import TunedAttack
@@ -122,7 +122,7 @@ def joint(monkeypatch: pytest.MonkeyPatch) -> JointConfirmation:
         confirmable("on-wine", dataset={"name": "wine"}, scales=(1e-5, 1e-4, 1.0001e-4)),
     ]
     campaign = campaign_of(parts)
-    tables = [Table(contest, played(contest)) for contest in contests_of(campaign, 4)]
+    tables = [ContestTable(contest, played(contest)) for contest in contests_of(campaign, 4)]
     answer = joint_answer_of(campaign, tables)
     monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: Confirmed(answer))
     monkeypatch.setattr(studies, "campaign_record", lambda *_: replace(campaign, confirmation=answer))

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers.campaigns import outcome_of, part_of
 from tune_vfl.confirmation.contest import Contest
-from tune_vfl.confirmation.table import Table
+from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, ConfirmedPoint, SeedRecord
@@ -26,7 +26,7 @@ def confirmed_point(attacks: dict[str, dict[str, float]]) -> ConfirmedPoint:
                 for name, found in attacks.items()
             }
             held[part.name, number, 1000 + k] = SeedRecord(outcome="ok", utility=0.9, attacks=seen)
-    (point,) = Table(contest, held).points
+    (point,) = ContestTable(contest, held).points
     return point
 
 

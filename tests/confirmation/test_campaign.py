@@ -26,7 +26,7 @@ from tune_vfl.confirmation.answer import answer_of, joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.jobs import Place, cut
 from tune_vfl.confirmation.kept import Kept
-from tune_vfl.confirmation.table import Table
+from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.ledger import Ledger
@@ -114,7 +114,7 @@ def test_the_true_joint_front_is_found_and_a_defense_that_was_lucky_goes() -> No
     assert {("iso", 2), ("iso", 6)} <= contest.front, "the search was deceived"
     assert len(contest.points) - len(contest.front) <= 5, "neighbors of the joint front, not of each study's own"
     held = played_noisily(contest)
-    table = Table(contest, held)
+    table = ContestTable(contest, held)
     campaign = campaign_of(parts)
     joint = joint_answer_of(campaign, [table])
     truth = {(study, number) for study in ("laplace", "gaussian") for number in range(6)}
@@ -147,7 +147,7 @@ def test_a_setting_that_was_settled_early_shows_its_chance_of_then_whatever_is_k
     all_seeds = range(FIRST_SEED, FIRST_SEED + contest.most)
     more = {(*e.key, seed): noisily(contest, (*e.key, seed)) for e in contest.points for seed in all_seeds}
     for records in (held, held | more):
-        points = Table(contest, records).points
+        points = ContestTable(contest, records).points
         assert [points[i].stays for i in settled] == [plan.member[i] for i in settled]
     assert all(points[i].stays < 0.5 for i in settled)
 
@@ -173,7 +173,7 @@ def test_settings_of_all_studies_share_their_seeds_and_one_undefended_model() ->
         assert seeds == list(range(1000, 1000 + len(seeds)))
     trained = Counter(study for study, number, _ in held if number == UNDEFENDED)
     assert trained == {"laplace": 10}, "once for three defenses, not thrice"
-    table = Table(contest, held)
+    table = ContestTable(contest, held)
     baselines = {answer_of(table, s.name).baseline for s in contest.studies}
     assert len(baselines) == 1
     assert joint_answer_of(campaign_of(contest.studies), [table]).baseline == {"breast_cancer": baselines.pop()}
@@ -184,13 +184,13 @@ def test_an_undefended_model_is_measured_again_for_other_attacks_where_such_a_se
     lucky = luckier(confirmable("other", defense="iso", scales=SCALES[:8], attacks=BOTH), [2], 0.1)
     contest = Contest.of(campaign_of([laplace, gaussian, lucky]), 5)
     assert contest.measured_undefended == ("laplace", "other")
-    table = Table(contest, played(contest))
+    table = ContestTable(contest, played(contest))
     assert (table.reference, table.undefended("other").seeds) == ("laplace", 10)
     behind = confirmable("behind", defense="iso", scales=SCALES[:8], attacks=BOTH)
     contest = Contest.of(campaign_of([laplace, gaussian, behind]), 5)
     assert {e.study for e in contest.points} == {"laplace", "gaussian"}
     assert contest.measured_undefended == ("laplace",), "nobody asks what a defense far behind is compared with"
-    answer = answer_of(Table(contest, played(contest)), "behind")
+    answer = answer_of(ContestTable(contest, played(contest)), "behind")
     assert (answer.points, answer.lines, answer.gap, answer.knee) == ((), (), {}, None)
     assert answer.baseline.outcome == "error"
     assert "none of the study's settings took part" in answer.baseline.reason
@@ -204,7 +204,7 @@ def test_a_setting_is_measured_by_the_attacks_that_it_met_whatever_others_met(as
     for attacks in ([{"name": "norm"}], [{"name": "pmc"}, {"name": "norm"}]):
         laplace = confirmable(f"laplace-{len(attacks)}", scales=LOW, attacks=attacks)
         contest = Contest.of(campaign_of([laplace, gaussian]), 5)
-        answers.append(answer_of(Table(contest, played_noisily(contest)), "gaussian"))
+        answers.append(answer_of(ContestTable(contest, played_noisily(contest)), "gaussian"))
     few, many = answers
     assert {p.attack for p in many.points} == {"norm"}
     for before, after in zip(few.points, many.points, strict=True):
@@ -243,7 +243,7 @@ def test_each_data_set_has_a_contest_of_its_own_and_they_are_answered_together()
     campaign = campaign_of(parts)
     contests = contests_of(campaign, 4)
     assert [c.dataset for c in contests] == ["breast_cancer", "wine"]
-    tables = [Table(c, played(c)) for c in contests]
+    tables = [ContestTable(c, played(c)) for c in contests]
     joint = joint_answer_of(campaign, tables)
     assert {p.study for p in joint.on("wine")} == {"on-wine"}
     assert (
@@ -275,7 +275,7 @@ def test_settings_of_two_defenses_may_share_a_line() -> None:
         ),
         4,
     )
-    table = Table(contest, played_noisily(contest))
+    table = ContestTable(contest, played_noisily(contest))
     joint = joint_answer_of(campaign_of(contest.studies), [table])
     (shared,) = [line for line in joint.lines if len(line.numbers) > 1]
     assert sorted(map(str, shared.points)) == ["gaussian#0", "laplace#2"]
@@ -314,7 +314,7 @@ def test_what_studies_share_is_kept_with_each_and_an_earlier_confirmation_of_one
 def test_an_attacker_is_tuned_against_a_study_s_trial_and_not_against_another_s_of_that_number() -> None:
     parts = three()
     contest = Contest.of(campaign_of(parts), 4)
-    table = Table(contest, played(contest))
+    table = ContestTable(contest, played(contest))
     joint = joint_answer_of(campaign_of(parts), [table])
     assert table.settings_kept == list(joint.by_setting)
     found = TunedAttack(
@@ -332,7 +332,7 @@ def test_the_campaign_s_answer_is_kept_in_its_own_row_and_the_studies_in_theirs(
     ledgers = [searched("laplace", scales=LOW), searched("gaussian", defense="gaussian", scales=HIGH)]
     records = [ledger.record() for ledger in ledgers]
     contest = Contest.of(campaign_of(records), 3)
-    table = Table(contest, played(contest))
+    table = ContestTable(contest, played(contest))
     joint = joint_answer_of(campaign_of(records), [table])
     in_campaign(ledgers)
     campaign = open_study("campaign")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.contests import Held, Place, answered, measure, played, played_by, searched
 from tune_vfl.confirmation.contest import Contest
-from tune_vfl.confirmation.table import Table
+from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
 
@@ -96,7 +96,7 @@ def test_an_interval_of_utility_holds_for_other_rows_as_far_as_seeds_say_nothing
 
     held = played_by(contest, find)
     answer = answered(contest, held)
-    share = Table(contest, held).facts.share
+    share = ContestTable(contest, held).facts.share
     assert 0 < share < 1
     measured = [*(p for p in answer.points if p.outcome == "ok"), answer.baseline]
     for point, seeds in zip(measured, (*[len(answer.seeds)] * (len(measured) - 1), answer.baseline.seeds), strict=True):
@@ -130,7 +130,7 @@ def test_an_undefended_model_has_numbers_from_two_seeds_on(seeds: int, outcome: 
     contest = Contest.of(ledger.record(), 1)
     held = played(contest, noise=0.0)
     few = {place: kept for place, kept in held.items() if place[1] != UNDEFENDED or place[2] < 1000 + seeds}
-    found = Table(contest, few).undefended("study")
+    found = ContestTable(contest, few).undefended("study")
     assert (found.seeds, found.outcome) == (seeds, outcome)
     assert found.reason == ("it was not measured" if outcome == "error" else "")
     assert found.utility == (None if outcome == "error" else pytest.approx(0.95))

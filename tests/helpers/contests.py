@@ -9,7 +9,7 @@ from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.jobs import Place, cell_of
-from tune_vfl.confirmation.table import Table
+from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.driver.undefended import undefended
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
@@ -66,7 +66,7 @@ def measure(contest: Contest, place: Place, noise: float = 0.02, **options: Any)
 
 def answered(contest: Contest, held: Held, failed: Mapping[SettingKey, str] | None = None) -> Confirmation:
     """Return the answer of a contest's first study."""
-    return answer_of(Table(contest, held, failed), contest.studies[0].name)
+    return answer_of(ContestTable(contest, held, failed), contest.studies[0].name)
 
 
 def played(contest: Contest, held: Held | None = None, *, most: int | None = None, **options: Any) -> Held:

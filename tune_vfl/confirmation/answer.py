@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tune_vfl.confirmation.checks import checks_of, nothing_ended_ok
-from tune_vfl.confirmation.table import Table, by_utility
+from tune_vfl.confirmation.table import ContestTable, by_utility
 from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedPoint, Line
 from tune_vfl.records.joint_confirmation import JointConfirmation, JointLine, PointName
 from tune_vfl.spec.cell import MEASURE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tune_vfl.records.campaigns import CampaignRecord
 
 
-def answer_of(table: Table, study: str) -> Confirmation:
+def answer_of(table: ContestTable, study: str) -> Confirmation:
     """Return one study's result: its own settings, judged by the front of all studies."""
     contest, record = table.contest, table.contest.study(study)
     points = by_utility(p for p in table.points if p.study == study)
@@ -40,7 +40,7 @@ def answer_of(table: Table, study: str) -> Confirmation:
     )
 
 
-def joint_answer_of(campaign: CampaignRecord, tables: Sequence[Table]) -> JointConfirmation:
+def joint_answer_of(campaign: CampaignRecord, tables: Sequence[ContestTable]) -> JointConfirmation:
     """Return a campaign's joint result over all its data sets.
 
     Args:
@@ -68,7 +68,7 @@ def _seeds(contest: Contest) -> tuple[int, ...]:
     return tuple(range(FIRST_SEED, FIRST_SEED + contest.common))
 
 
-def _joint_lines(table: Table) -> Iterator[JointLine]:
+def _joint_lines(table: ContestTable) -> Iterator[JointLine]:
     for points in table.lines():
         studies = tuple(p.study for p in points)
         line = _line(points, table.contest.study(studies[0]).cell.fixed)
@@ -77,7 +77,7 @@ def _joint_lines(table: Table) -> Iterator[JointLine]:
         yield JointLine(**line, dataset=table.contest.dataset, studies=studies)
 
 
-def _joint_checks(campaign: CampaignRecord, tables: Sequence[Table]) -> Iterator[Check]:
+def _joint_checks(campaign: CampaignRecord, tables: Sequence[ContestTable]) -> Iterator[Check]:
     """Yield the checks of each data set; with several, each names its own."""
     several = len(campaign.datasets) > 1
     for table in tables:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tune_vfl.confirmation.jobs import Floors, Place, cut
-from tune_vfl.confirmation.table import Table
+from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.confirmation.tuning import attacker_job, owed
 from tune_vfl.driver.undefended import undefended
 from tune_vfl.execution.jobs import Flight, Job, Queue
@@ -59,9 +59,9 @@ class ConfirmationJobs(Queue):
         self._stacks: dict[tuple[str, bool], bool] = {}
         self._tuning = False
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ContestTable]:
         """Return what is known of each data set's settings."""
-        return [Table(contest, self.kept.records, self.failed) for contest in self._contests]
+        return [ContestTable(contest, self.kept.records, self.failed) for contest in self._contests]
 
     def missing(self) -> list[Place]:
         """Return the trainings of the current phase that have no record; none at the end."""

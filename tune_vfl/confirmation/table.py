@@ -63,7 +63,7 @@ class _Measurements:
     variance: Floats
 
 
-class Table:
+class ContestTable:
     """The records of a finished contest, by point and seed.
 
     Points are indices among the contest's points.

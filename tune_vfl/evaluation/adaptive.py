@@ -75,7 +75,7 @@ def tuned_attack(
     attacks = [a for a in task.watching if _can_be_tuned(a)]
     if not attacks:
         return None
-    bench, tuner = _Bench(task, attacks, params, device), _Tuner(attacks, task.cell.training.epochs)
+    bench, tuner = _RecordedTrainings(task, attacks, params, device), _Tuner(attacks, task.cell.training.epochs)
     deadline = time.monotonic() + 60 * minutes
     tried = [bench.tried(attack, {}) for attack in attacks]
     tuner.known = {(t.attack.name, ()): bench.value(t) for t in tried}
@@ -147,7 +147,7 @@ class _Tuner:
         self._study.tell(trial, max(value, -1.0))
 
 
-class _Bench:
+class _RecordedTrainings:
     """Recorded trainings of one setting, and the attacks run on them."""
 
     def __init__(self, task: Task, attacks: Sequence[Attack[Strict]], params: Strict, device: str) -> None:
