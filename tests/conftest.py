@@ -67,6 +67,7 @@ IN_ONE_WORKER = {
     "tests/tracking/test_ui.py": "tracking",  # the last in the alphabet, and it waits for a server
 }
 MOST_WORKERS = 4  # each holds torch, and up to 2 GB
+LOWEST = 19
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -81,6 +82,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores + 2, MOST_WORKERS) if cores > 1 else 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each worker of pytest-xdist the priority that Ray gives its own, the lowest: a Ray would wait for tests."""
+    if hasattr(config, "workerinput") and hasattr(os, "nice"):
+        os.nice(LOWEST)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -105,3 +105,45 @@ def test_ridges_and_certainties_among_which_one_is_chosen_lie_in_order() -> None
     for among in (own_columns.RIDGES, own_columns.SHARPNESS):
         assert list(among) == sorted(set(among))
         assert 0 < among[0] < 1 < among[-1]
+
+
+def _strips(rows: int, classes: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return nested spirals and the spiral of each row: long strips, near to others everywhere."""
+    g = torch.Generator().manual_seed(seed)
+    strip = torch.arange(rows) % classes
+    along = torch.rand(rows, generator=g)
+    angle = 2 * torch.pi * (strip / classes + along)
+    size = 1 + 3 * along + 0.05 * torch.randn(rows, generator=g)
+    return torch.stack([size * angle.cos(), size * angle.sin()], -1), strip
+
+
+def test_known_rows_of_a_long_strip_speak_for_all_of_it() -> None:
+    x, strip = _strips(1200)
+    ids, x = torch.arange(60).unsqueeze(0), x.unsqueeze(0)
+    known = (ids, strip[ids], 4)
+    plain, held = ColumnRegression.of([x]), ColumnRegression.held(x, known=known)
+    found = [float((own.by_known(*known)[0].argmax(-1) == strip).float().mean()) for own in (plain, held)]
+    assert found[1] > max(0.9, found[0] + 0.1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nearest_rows_are_left_out_where_labels_do_not_follow_them(seed: int) -> None:
+    x, _ = _strips(600, seed=seed)
+    g = torch.Generator().manual_seed(seed)
+    labels = torch.randint(2, (1, 40), generator=g)
+    held = ColumnRegression.held(x.unsqueeze(0), known=(torch.arange(40).unsqueeze(0), labels, 2))
+    assert held._sets[-1].shape[-1] == 2
+
+
+def test_members_of_whom_one_takes_nearest_rows_equal_each_alone() -> None:
+    (strips, strip), (others, _) = _strips(400), _strips(400, seed=1)
+    coins = torch.randint(4, (400,), generator=torch.Generator().manual_seed(1))
+    x, y = torch.stack([strips, others]), torch.stack([strip, coins])
+    ids = torch.arange(60).expand(2, 60)
+    together = ColumnRegression.held(x, known=(ids, y[:, :60], 4))
+    for member in (0, 1):
+        known = (ids[:1], y[member : member + 1, :60], 4)
+        alone = ColumnRegression.held(x[member : member + 1], known=known)
+        assert alone._sets[-1].shape[-1] == (34 if member == 0 else 2)
+        both = (together.by_known(ids, y[:, :60], 4)[member], alone.by_known(*known)[0])
+        torch.testing.assert_close(*both, atol=1e-3, rtol=1e-3)

@@ -101,7 +101,8 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         swaps = None if mechanism.swaps is None else mechanism.swaps.float()
         trust = Trust(prior, y, swaps)
         x, embedded, received = (taken(part, rows) for part in (x.flatten(2), embedded.flatten(2), visits.received))
-        own = ColumnRegression.held(x, embedded)
+        first = torch.arange(y.shape[-1]).expand(y.shape)
+        own = ColumnRegression.held(x, embedded, known=(first, y, view.num_classes))
         templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
         ledger = None
         if mechanism.unsent and visits.times == tuple(range(len(visits.times))):
@@ -168,12 +169,15 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         own: ColumnRegression,
         trust: Trust,
     ) -> Tensor:
-        """Return the mean of the logits of the later half of rounds: fits that wander are surer together."""
+        """Return the mean of the logits of the later half of rounds: fits that wander are surer together.
+
+        Of two classes the mean of the earlier half joins it as far as known rows are likelier by it: rounds may leave
+        what these say for what gradients and own columns have in common without the class.
+        """
         said, gate = first
         logits = trust.balanced(trust.of_true(said) + gate)
-        moving, total = torch.ones(len(logits), 1, 1, dtype=torch.bool), torch.zeros_like(logits)
-        early = self.params.rounds // 2
-        for turn in range(self.params.rounds):
+        moving, rounds = torch.ones(len(logits), 1, 1, dtype=torch.bool), [logits]
+        for _ in range(self.params.rounds):
             if moving.any():
                 likelihoods = evidence(trust.taught(said, gate))
                 gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
@@ -181,9 +185,10 @@ class MatchedFilter(Attack[MatchedFilterParams]):
                 before, logits = logits, trust.balanced(trust.of_true(said) + gate)
                 moved = (logits.exp() - before.exp()).abs().sum(-1, keepdim=True).mean(1, keepdim=True) / 2
                 moving = moving & (moved > STILL)
-            if turn >= early:
-                total = total + logits
-        return trust.balanced(total / (self.params.rounds - early))
+            rounds.append(logits)
+        half = -(-len(rounds) // 2)
+        earlier, later = (trust.balanced(torch.stack(part).mean(0)) for part in (rounds[:half], rounds[half:]))
+        return trust.balanced(trust.joined([later, earlier])) if logits.shape[-1] == 2 else later
 
 
 def _spans(received: Tensor) -> list[Tensor]:

@@ -54,6 +54,7 @@ class ColumnsAlone(Attack[Strict]):
         rows = rows.gather(1, stacked.unsqueeze(-1).expand(*stacked.shape, rows.shape[-1]))
         labels = known.labels.reshape(len(stacked), -1)
         at = torch.arange(len(spread), ids.shape[-1]).expand(labels.shape)
-        scores = ColumnRegression.held(rows).by_known(at, labels, view.num_classes)
+        taught = (at, labels, view.num_classes)
+        scores = ColumnRegression.held(rows, known=taught).by_known(*taught)
         hidden = ~torch.zeros(*view.lead, count, dtype=torch.bool).scatter(-1, known.ids, True)
         return {"ridge": Answer(scores.view(*ids.shape, -1), ids, oriented=True, counted=hidden.gather(-1, ids))}

@@ -13,9 +13,10 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
 from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, ranked, standardized
+from tune_vfl.attacks.parts.nearest_rows import by_nearest_rows
 
 LANDMARKS = 300
 """Rows, evenly spread over the order of the split, to which rows are compared; of few rows every third one."""
@@ -23,6 +24,8 @@ RIDGES = tuple(10 ** (-4 + step / 2) for step in range(12))
 """Ridges, in units of a row's mean square, of which leave-one-out errors choose one."""
 SHARPNESS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """Factors that turn least-squares scores into logits, of which the likeliest is taken."""
+SURE = 3.0
+"""Standard errors by which leave-one-out errors must be smaller with nearest rows for these to be used."""
 _LEAST, _OUTSIDE, _PRECISION = 1e-6, 1e-3, 1e-6
 
 
@@ -52,14 +55,33 @@ class ColumnRegression:
         return cls(*(torch.cat([_weighed(group) for group in groups], -1) for groups in sets))
 
     @classmethod
-    def held(cls, x: Tensor, *made: Tensor) -> Self:
+    def held(cls, x: Tensor, *made: Tensor, known: tuple[Tensor, Tensor, int]) -> Self:
         """Return that of features ``(T, N, ...)``: alone, and beside what was made of them or received for them.
 
         Tokens of a text stand for words: their numbers mean nothing, and are left out. Of others ranks are taken.
+        Members whose known rows are beyond doubt told better by them take the features' nearest rows in.
+
+        Args:
+            x: features.
+            made: further groups ``(T, N, ...)``.
+            known: what :meth:`by_known` takes.
         """
         own = [_weighed(ranked(x.flatten(2)))] if x.is_floating_point() else []
         beside = [*own, *map(_weighed, made)]
-        return cls(*own, *([torch.cat(beside, -1)] if made else []))
+        plain = cls(*own, *([torch.cat(beside, -1)] if made else []))
+        if not own:
+            return plain
+        near = cls(torch.cat([*beside, by_nearest_rows(x)], -1))
+        (_, errors), (_, of_near) = plain._of_few(*known), near._of_few(*known)
+        sure = _surer(errors, of_near)
+        if not sure.any():
+            return plain
+        if sure.all():
+            return near
+        (columns,) = near._sets
+        # A column of zeros changes no distance and no product: members are side by side whichever columns they take.
+        filled = [pad(columns_of, (0, columns.shape[-1] - columns_of.shape[-1])) for columns_of in plain._sets]
+        return cls(*(torch.where(sure[:, None, None], columns, columns_of) for columns_of in filled))
 
     def beside(self, *more: Tensor) -> Self:
         """Return a regression on the columns of the last set and more groups ``(T, N, ...)``."""
@@ -75,7 +97,7 @@ class ColumnRegression:
         """
         target = one_hot(labels, num_classes).float()
         at = ids.unsqueeze(-1).expand(*ids.shape, num_classes)
-        best = _least([kernel.by_few(ids, target) for kernel in self._kernels])
+        best, _ = self._of_few(ids, labels, num_classes)
         logits: Tensor = best * _sharpness(best.gather(-2, at), target)
         return logits
 
@@ -84,11 +106,15 @@ class ColumnRegression:
 
         They estimate probabilities, and may lie outside of 0 and 1: times a number they are logits.
         """
-        return _least([kernel.left_out(shares) for kernel in self._kernels])
+        return _best([kernel.left_out(shares) for kernel in self._kernels])[0]
+
+    def _of_few(self, ids: Tensor, labels: Tensor, num_classes: int) -> Fitted:
+        target = one_hot(labels, num_classes).float()
+        return _best([kernel.by_few(ids, target) for kernel in self._kernels])
 
 
 Fitted = tuple[Tensor, Tensor]
-"""Scores ``(T, N, K)`` and leave-one-out errors ``(T,)``."""
+"""Scores ``(T, N, K)`` and leave-one-out errors ``(T, n)`` of rows, some of all or the known ones."""
 
 
 class _Kernel:
@@ -142,9 +168,9 @@ class _Spectrum:
         self._own = main.square() @ self._kept + 1 / main.shape[-2]  # (T, n, R): a row's part in its own fit
 
     def left_out(self, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return scores ``(T, n, K)`` of each row by the fit without it, their error, and what is kept ``(T, m, 1)``.
+        """Return scores ``(T, n, K)`` of each row by the fit without it, errors, and what is kept ``(T, m, 1)``.
 
-        The ridge is that of least error.
+        The ridge is that of least error on rows that are evenly spread, whose errors ``(T, r)`` are returned.
 
         Args:
             target: ``(T, n, K)`` class probabilities.
@@ -155,18 +181,28 @@ class _Spectrum:
         wanted, own = target[:, at].unsqueeze(-2), self._own[:, at].unsqueeze(-1)
         by_ridge = self.main[:, at] @ (self._kept.unsqueeze(-1) * along.unsqueeze(-2)).flatten(-2)
         fits = by_ridge.view(*own.shape[:-1], -1) + mean.unsqueeze(-2)  # (T, n, R, K)
-        errors = ((fits - own * wanted) / (1 - own).clamp(min=_OUTSIDE) - wanted).square().mean((-3, -1))
-        least, best = errors.nan_to_num(torch.inf).min(-1)
-        kept, own = (x[torch.arange(len(best)), :, best].unsqueeze(-1) for x in (self._kept, self._own))
+        errors = ((fits - own * wanted) / (1 - own).clamp(min=_OUTSIDE) - wanted).square().mean(-1)
+        best = errors.mean(1).nan_to_num(torch.inf).argmin(-1)
+        least, kept, own = (x[torch.arange(len(best)), :, best] for x in (errors, self._kept, self._own))
+        kept, own = kept.unsqueeze(-1), own.unsqueeze(-1)
         fit = _few(self.main, kept * along) + mean
         return (fit - own * target) / (1 - own).clamp(min=_OUTSIDE), least, kept
 
 
-def _least(fits: Sequence[Fitted]) -> Tensor:
+def _best(fits: Sequence[Fitted]) -> Fitted:
+    """Return each member's fit of least mean error."""
     scores, errors = (torch.stack(part) for part in zip(*fits, strict=True))
-    best = errors.nan_to_num(torch.inf).argmin(0)
-    least: Tensor = scores[best, torch.arange(len(best))]
-    return least
+    best = errors.mean(-1).nan_to_num(torch.inf).argmin(0)
+    members = torch.arange(len(best))
+    return scores[best, members], errors[best, members]
+
+
+def _surer(before: Tensor, after: Tensor) -> Tensor:
+    """Return whether errors ``(T, n)`` of rows fell by more than chance lets them, by member."""
+    fall = before - after
+    spread, mean = torch.std_mean(fall, -1)
+    sure: Tensor = (mean > 0) & (mean > SURE * spread / fall.shape[-1] ** 0.5)
+    return sure
 
 
 def _few(many: Tensor, columns: Tensor) -> Tensor:

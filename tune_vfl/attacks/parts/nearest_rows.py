@@ -1,0 +1,102 @@
+"""Coordinates of rows in a graph that joins each row to its nearest ones: rows that short steps lead to stand close.
+
+Rows of one class often form a strip of rows that are each near to the next one, as images of one digit do, while the
+strip is long. A kernel on plain columns sees distances alone; these coordinates let a few known labels speak for all of
+a strip.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, scaled
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+NEAREST = 8
+"""Rows that a row is joined to."""
+MOST = 3000
+"""Rows, evenly spread, that the graph is made of; others stand where the nearest ones of these do."""
+DAMPED = 0.99
+"""Share of a label that each step passes on."""
+_CLOSE, _LOOSE = 1e-9, 1e-3
+
+
+def by_nearest_rows(columns: Tensor) -> Tensor:
+    """Return coordinates ``(T, N, m)``, m at most 32, of rows by columns ``(T, N, ...)`` in units of their own.
+
+    Products of coordinates are nearly those of the kernel ``1 / (1 - .99 S)`` of the normalized graph S, by the main
+    eigenvectors of S. The mean square of a row is 1. Columns count as they are: pixels share a unit.
+
+    Source: Zhou et al. 2004, Learning with Local and Global Consistency; Belkin and Niyogi 2003, Laplacian Eigenmaps.
+
+    Example:
+        >>> import torch
+        >>> from tune_vfl.attacks.parts.nearest_rows import by_nearest_rows
+        >>> strips = torch.cat([torch.arange(40.0), 1000 + torch.arange(40.0)]).view(1, 80, 1)
+        >>> found = by_nearest_rows(strips)[0]
+        >>> bool(found[0] @ found[39] > found[0] @ found[40])
+        True
+    """
+    main = principal(scaled(columns.flatten(2)), WIDEST)
+    found = torch.stack([_of_graph(member) for member in main])
+    found = found - found.mean(-2, keepdim=True)
+    size = found.square().sum(-1).mean(-1)[:, None, None].sqrt()
+    return torch.where(size > 0, found / size.clamp(min=1e-30), 0.0)
+
+
+def _of_graph(columns: Tensor) -> Tensor:
+    """Return coordinates ``(N, m)`` of rows ``(N, d)``."""
+    at = evenly(len(columns), MOST)
+    graph, nearest = columns[at], min(NEAREST, len(at) - 1)
+    if nearest < 1:
+        return columns.new_zeros(len(columns), 1)
+    distances, joined = torch.cdist(graph, graph).topk(nearest + 1, largest=False)
+    distances, joined = distances[:, 1:], joined[:, 1:]  # the first one is the row itself
+    width = distances[:, -1:].clamp(min=_CLOSE)
+    found = _main_of(_symmetric((-distances.square() / (width * width[joined, 0])).exp(), joined))
+    if len(at) == len(columns):
+        return found
+    distances, joined = _to_nearest(columns, graph, nearest)
+    weights = (-distances.square() / (distances[:, -1:].clamp(min=_CLOSE) * width[joined, 0])).exp()
+    near = (weights.unsqueeze(-1) * found[joined]).sum(1) / weights.sum(-1, keepdim=True).clamp(min=1e-30)
+    near[at] = found
+    return near
+
+
+def _to_nearest(columns: Tensor, graph: Tensor, nearest: int) -> tuple[Tensor, Tensor]:
+    """Return distances and places ``(N, nearest)`` of the rows of a graph that are nearest to rows ``(N, d)``."""
+    parts = [torch.cdist(some, graph).topk(nearest, largest=False) for some in torch.split(columns, MOST)]
+    return torch.cat([part.values for part in parts]), torch.cat([part.indices for part in parts])
+
+
+def _symmetric(weights: Tensor, joined: Tensor) -> csr_array:
+    """Return the graph of weights ``(n, k)`` to rows ``(n, k)``, joined in both directions and normalized."""
+    import numpy as np
+    from scipy.sparse import csr_array, diags_array
+
+    rows, each = joined.shape
+    at = (np.arange(rows).repeat(each), joined.flatten().numpy())
+    graph = csr_array((weights.flatten().double().numpy(), at), shape=(rows, rows))
+    graph = graph.maximum(graph.T)
+    root = diags_array(1 / np.sqrt(graph.sum(axis=1).clip(_CLOSE)))
+    return csr_array(root @ graph @ root)
+
+
+def _main_of(graph: csr_array) -> Tensor:
+    """Return the main eigenvectors ``(n, m)`` of a normalized graph, times the root of what a walk on it gathers."""
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+    rows = graph.shape[0]
+    start = torch.rand(rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
+    try:
+        values, axes = eigsh(graph, k=max(1, min(WIDEST, rows // 2)), which="LA", v0=start, tol=_LOOSE)
+    except ArpackNoConvergence as stopped:  # those that were found say less, and nothing wrong
+        values, axes = stopped.eigenvalues, stopped.eigenvectors
+    gathered = 1 / (1 - DAMPED * torch.from_numpy(values).clamp(-1, 1))
+    found: Tensor = (torch.from_numpy(axes) * gathered.sqrt()).float()
+    return found if found.shape[-1] else torch.zeros(rows, 1)
