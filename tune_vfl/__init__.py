@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.machine.installs import naming_the_install
 from tune_vfl.machine.version import VERSION
 
 if TYPE_CHECKING:
@@ -28,5 +29,6 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        with naming_the_install():
+            return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,8 +9,15 @@ def main() -> int:
     # A verb makes much and throws little away: at its usual pace Python's collector takes a sixth of what imports take.
     gc.set_threshold(50_000, 20, 50)
     try:
-        from tune_vfl.cli.main import main as run
+        from tune_vfl.errors import UsageError
+        from tune_vfl.machine.installs import naming_the_install
 
+        try:
+            with naming_the_install():
+                from tune_vfl.cli.main import main as run
+        except UsageError as error:
+            sys.stderr.write(f"tune-vfl: {error}\n")
+            return error.exit_code
         return run()
     except KeyboardInterrupt:
         sys.stderr.write("tune-vfl: interrupted before anything was begun\n")

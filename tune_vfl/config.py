@@ -15,6 +15,7 @@ from tune_vfl.evaluation.own_loop import OwnLoop
 from tune_vfl.evaluation.own_rounds import OwnRounds
 from tune_vfl.evaluation.task import Task
 from tune_vfl.machine.files import written_out
+from tune_vfl.machine.installs import naming_the_install
 from tune_vfl.machine.plain_json import load_plain
 from tune_vfl.machine.version import VERSION
 from tune_vfl.outcome import Outcome
@@ -122,9 +123,8 @@ class ExportedConfig(Strict):
     @model_serializer(mode="wrap")
     def _leave_out_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Earlier versions, which write none of them and refuse all, mean the usual by that.
-        plain: dict[str, Any] = handler(self)
         usual = {"federation": Federation().model_dump(), "threat": Threat().model_dump(), "rows": "all"}
-        return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
+        return {name: value for name, value in handler(self).items() if name not in usual or value != usual[name]}
 
     @property
     def cell(self) -> Cell:
@@ -141,10 +141,10 @@ class ExportedConfig(Strict):
         """The width of each passive party's embedding in the exported model, and of its gradients."""
         from tune_vfl.models.base import build_architecture
 
-        architecture = build_architecture(self.model)
-        options = architecture.options
-        return architecture.outputs(self.num_classes) if options.top == "none" else options.embedding_dim
+        built = build_architecture(self.model)
+        return built.outputs(self.num_classes) if built.options.top == "none" else built.options.embedding_dim
 
+    @naming_the_install()
     def own_loop(self, defense: Defense, *, seed: int, path: Path | str | None = None) -> OwnLoop:
         """Begin one training in a loop of your own, on the rows and with the starting weights that the search had.
 
@@ -156,7 +156,7 @@ class ExportedConfig(Strict):
             path: the file of the data set, where it does not lie where it was searched.
 
         Raises:
-            UsageError: for a setting of the horizontal setting.
+            UsageError: for a setting of the horizontal setting, or where a library of ``tune-vfl[search]`` is missing.
             SpecError: when the data set or the model does not take its options.
             DataError: when the data cannot be read.
         """
@@ -164,6 +164,7 @@ class ExportedConfig(Strict):
 
         return OwnLoop(self._task(path, "vertical"), defense, seed=seed)
 
+    @naming_the_install()
     def own_rounds(self, *, seed: int, path: Path | str | None = None) -> OwnRounds:
         """Begin one training of a horizontal federation in a loop of your own: its clients as the search had them.
 
@@ -172,7 +173,7 @@ class ExportedConfig(Strict):
             path: the file of the data set, where it does not lie where it was searched.
 
         Raises:
-            UsageError: for a setting of the vertical setting.
+            UsageError: for a setting of the vertical setting, or where a library of ``tune-vfl[search]`` is missing.
             SpecError: when the data set or the model does not take its options.
             DataError: when the data cannot be read.
         """

@@ -33,6 +33,7 @@ from tune_vfl.cli import (
 )
 from tune_vfl.cli.output import complain, emit
 from tune_vfl.errors import SpecError, TuneVflError, UsageError
+from tune_vfl.machine.installs import naming_the_install
 from tune_vfl.machine.places import working_folder_is_gone
 from tune_vfl.machine.signals import Interrupted, answered
 from tune_vfl.machine.streams import accept_all_text
@@ -130,7 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     accept_all_text()
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="tune-vfl")
+        with naming_the_install():
+            app(args=None if arguments is None else list(arguments), prog_name="tune-vfl")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except SpecError as error:

@@ -17,6 +17,7 @@ from tune_vfl.evaluation.checks import checks_of_setting, checks_of_undefended
 from tune_vfl.evaluation.packs import Settings, evaluate_task
 from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.evaluation.task import Task
+from tune_vfl.machine.installs import naming_the_install
 from tune_vfl.machine.runtime import device_for
 from tune_vfl.metrics.published import scalars
 from tune_vfl.outcome import Outcome
@@ -93,6 +94,7 @@ def setting_of(cell: Cell, params: Settings) -> dict[str, Any]:
     return defense_params(cell.defense, {**params, **cell.fixed}, num_classes=cell.num_classes).model_dump()
 
 
+@naming_the_install()
 def evaluate(
     dataset: str | Mapping[str, Any],
     *,

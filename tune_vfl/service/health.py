@@ -80,14 +80,14 @@ def packages() -> Health:
     wrong = []
     for line in importlib.metadata.requires("tune-vfl") or ():
         need = Requirement(line)
-        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+        if need.marker is not None and not need.marker.evaluate({"extra": "search"}):
             continue
         installed = _version(need.name)
         if installed is None or not need.specifier.contains(installed, prereleases=True):
             wrong.append(f"{need.name} {installed or 'missing'} (needs {need.specifier or 'any'})")
     versions = ", ".join(f"{name} {_version(name) or 'missing'}" for name in PACKAGES)
     if wrong:
-        return Health("packages", "finding", "; ".join(wrong), "python -m pip install -e .")
+        return Health("packages", "finding", "; ".join(wrong), "python -m pip install -e '.[search]'")
     return Health("packages", "ok", versions)
 
 

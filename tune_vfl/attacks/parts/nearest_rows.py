@@ -7,15 +7,10 @@ a strip.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, scaled
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 NEAREST = 8
 """Rows that a row is joined to."""
@@ -58,43 +53,35 @@ def _of_graph(columns: Tensor) -> Tensor:
     distances, joined = torch.cdist(graph, graph).topk(nearest + 1, largest=False)
     distances, joined = distances[:, 1:], joined[:, 1:]  # the first one is the row itself
     width = distances[:, -1:].clamp(min=_CLOSE)
-    found = _main_of(_symmetric((-distances.square() / (width * width[joined, 0])).exp(), joined))
+    found = _main_of((-distances.square() / (width * width[joined, 0])).exp(), joined)
     if len(at) == len(columns):
         return found
-    distances, joined = _to_nearest(columns, graph, nearest)
+    parts = [torch.cdist(some, graph).topk(nearest, largest=False) for some in torch.split(columns, MOST)]
+    distances, joined = (torch.cat(part) for part in zip(*parts, strict=True))
     weights = (-distances.square() / (distances[:, -1:].clamp(min=_CLOSE) * width[joined, 0])).exp()
     near = (weights.unsqueeze(-1) * found[joined]).sum(1) / weights.sum(-1, keepdim=True).clamp(min=1e-30)
     near[at] = found
     return near
 
 
-def _to_nearest(columns: Tensor, graph: Tensor, nearest: int) -> tuple[Tensor, Tensor]:
-    """Return distances and places ``(N, nearest)`` of the rows of a graph that are nearest to rows ``(N, d)``."""
-    parts = [torch.cdist(some, graph).topk(nearest, largest=False) for some in torch.split(columns, MOST)]
-    return torch.cat([part.values for part in parts]), torch.cat([part.indices for part in parts])
+def _main_of(weights: Tensor, joined: Tensor) -> Tensor:
+    """Return coordinates ``(n, m)`` by the graph of weights ``(n, k)`` to rows ``(n, k)``.
 
-
-def _symmetric(weights: Tensor, joined: Tensor) -> csr_array:
-    """Return the graph of weights ``(n, k)`` to rows ``(n, k)``, joined in both directions and normalized."""
+    They are its main eigenvectors, each times the root of what a walk on the graph gathers along it.
+    """
     import numpy as np
     from scipy.sparse import csr_array, diags_array
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
     rows, each = joined.shape
     at = (np.arange(rows).repeat(each), joined.flatten().numpy())
     graph = csr_array((weights.flatten().double().numpy(), at), shape=(rows, rows))
     graph = graph.maximum(graph.T)
     root = diags_array(1 / np.sqrt(graph.sum(axis=1).clip(_CLOSE)))
-    return csr_array(root @ graph @ root)
-
-
-def _main_of(graph: csr_array) -> Tensor:
-    """Return the main eigenvectors ``(n, m)`` of a normalized graph, times the root of what a walk on it gathers."""
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-
-    rows = graph.shape[0]
     start = torch.rand(rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
     try:
-        values, axes = eigsh(graph, k=max(1, min(WIDEST, rows // 2)), which="LA", v0=start, tol=_LOOSE)
+        most = max(1, min(WIDEST, rows // 2))
+        values, axes = eigsh(csr_array(root @ graph @ root), k=most, which="LA", v0=start, tol=_LOOSE)
     except ArpackNoConvergence as stopped:  # those that were found say less, and nothing wrong
         values, axes = stopped.eigenvalues, stopped.eigenvectors
     gathered = 1 / (1 - DAMPED * torch.from_numpy(values).clamp(-1, 1))

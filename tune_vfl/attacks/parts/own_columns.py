@@ -72,8 +72,9 @@ class ColumnRegression:
         if not own:
             return plain
         near = cls(torch.cat([*beside, by_nearest_rows(x)], -1))
-        (_, errors), (_, of_near) = plain._of_few(*known), near._of_few(*known)
-        sure = _surer(errors, of_near)
+        fall = plain._of_few(*known)[1] - near._of_few(*known)[1]
+        spread, mean = torch.std_mean(fall, -1)
+        sure = (mean > 0) & (mean > SURE * spread / fall.shape[-1] ** 0.5)
         if not sure.any():
             return plain
         if sure.all():
@@ -195,14 +196,6 @@ def _best(fits: Sequence[Fitted]) -> Fitted:
     best = errors.mean(-1).nan_to_num(torch.inf).argmin(0)
     members = torch.arange(len(best))
     return scores[best, members], errors[best, members]
-
-
-def _surer(before: Tensor, after: Tensor) -> Tensor:
-    """Return whether errors ``(T, n)`` of rows fell by more than chance lets them, by member."""
-    fall = before - after
-    spread, mean = torch.std_mean(fall, -1)
-    sure: Tensor = (mean > 0) & (mean > SURE * spread / fall.shape[-1] ** 0.5)
-    return sure
 
 
 def _few(many: Tensor, columns: Tensor) -> Tensor:
