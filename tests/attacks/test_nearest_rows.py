@@ -58,3 +58,17 @@ def test_rows_beside_the_graph_stand_where_their_nearest_ones_do(monkeypatch: py
     beside[evenly(600, 200)] = False
     nearest = torch.cdist(found[beside], found[~beside]).argmin(-1)
     assert torch.equal(group[~beside][nearest], group[beside])
+
+
+def test_the_same_columns_are_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = torch.Generator().manual_seed(0)
+    x = torch.rand(nearest_rows.MOST_KEPT + 1, 30, 2, generator=g)
+    monkeypatch.setattr(nearest_rows, "_KEPT", {})
+    first = by_nearest_rows(x[:1])
+    made: list[int] = []
+    monkeypatch.setattr(nearest_rows, "_of_graph", lambda columns: made.append(len(columns)) or columns)
+    assert torch.equal(by_nearest_rows(x[:1].clone()), first)
+    assert made == []
+    by_nearest_rows(x[1:])
+    by_nearest_rows(x[:1])
+    assert len(made) == nearest_rows.MOST_KEPT + 1, "the oldest ones are forgotten"
