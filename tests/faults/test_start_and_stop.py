@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("home")
 FIRST = [SCALES[place] for place in (7, 2, 9, 5, 0)]
 
 
-def record_of(name: str = "study") -> StudyRecord:
-    ledger = Ledger.open(name)
+def record_of() -> StudyRecord:
+    ledger = Ledger.open("study")
     ledger.close()
     return ledger.record()
 
@@ -58,10 +58,7 @@ def test_kill_9_does_not_change_when_a_search_ends(fault: dict[str, Any], tmp_pa
         assert driver.ends()[0] == -signal.SIGKILL
         for _ in range(2):  # and a search that has ended stays so
             search(driver.spec, {"journal": str(driver.journal), **options})
-    search(driver.spec, options, name="calm")
-    killed, calm = ([trial.params["scale"] for trial in in_order(record_of(n).trials)] for n in ("study", "calm"))
-    assert killed == calm == start[:8], "the pack of the third trial in a row ends"
-    for name in ("study", "calm"):
-        record = record_of(name)
-        assert (record.waiting, record.running) == (0, 0)
-        assert record.ended == "the front has not grown for 3 trials"
+    record = record_of()
+    assert [trial.params["scale"] for trial in in_order(record.trials)] == start[:8], "the pack of the third trial ends"
+    assert (record.waiting, record.running) == (0, 0)
+    assert record.ended == "the front has not grown for 3 trials"
