@@ -286,9 +286,8 @@ def load_config(path: Path | str) -> ExportedConfig:
     try:
         raw = load_plain(read_text(Path(path)))
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path}: cannot be read as JSON ({error}); give a file that `tune-vfl export` wrote"
-        ) from error
+        reason = f"cannot be read as JSON ({error}); give a file that `tune-vfl export` wrote"
+        raise ConfigError(f"{path}: {reason}") from error
     schema = raw.get("schema") if isinstance(raw, dict) else None
     if schema != CONFIG_SCHEMA:
         raise ConfigError(
