@@ -1,23 +1,17 @@
 """A wheel holds what the source holds: other machines install from it."""
 
-import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
 from fnmatch import fnmatch
-from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from tests.helpers.source import PACKAGES, ROOT, copied_to
 from tune_vfl.machine.version import VERSION
-
-ROOT = Path(__file__).parents[1]
-
-
-PACKAGES = ("tune_vfl", "trainables", "reports", "search_spaces")
 
 
 def files_of_the_packages():
@@ -45,11 +39,7 @@ def test_the_versions_that_are_tested_lie_in_the_ranges_that_are_installed():
 
 @pytest.mark.slow  # builds a wheel
 def test_a_wheel_holds_every_file_and_the_version(tmp_path):
-    source = tmp_path / "source"
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+    source = copied_to(tmp_path / "source")
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(source)]
     subprocess.run(command, check=True, capture_output=True)
     wheel = tmp_path / f"tune_vfl-{VERSION}-py3-none-any.whl"
