@@ -85,7 +85,7 @@ by_module = importlib.metadata.packages_distributions()
 used = {name for module in list(sys.modules) for name in by_module.get(module.partition(".")[0], [])}
 print(json.dumps([found, sorted(used)]))
 """
-ANOTHER_IN_A_LOOP = {"bli"}  # of sixteen rows of one batch it says something else in a loop, whatever is installed
+AMPLIFYING = {"bli"}  # its descent blows rounding up, from 1e-4 after 500 steps to .4 after all 1,000, on sixteen rows
 ACTING = {name for name in ATTACKS.names() if ATTACKS[name].capabilities.acts}
 
 
@@ -124,7 +124,7 @@ def test_loops_defenses_and_attacks_run_in_the_thin_install_with_the_numbers_of_
         assert found[name][0] == pytest.approx(utility, abs=1e-4), name
         assert set(attacks) - set(found[name][1]) <= ACTING
         for attack, success in found[name][1].items():
-            if attack in ANOTHER_IN_A_LOOP:
+            if attack in AMPLIFYING:
                 continue
             assert success == pytest.approx(attacks[attack], abs=2e-3), (name, attack)
 
