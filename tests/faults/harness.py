@@ -30,7 +30,7 @@ from tune_vfl.records.studies import StudyRecord
 # Twelve points in a fixed order: whatever happens in between, the study ends with each of them, once.
 SCALES = [float(f"{10 ** (-5 + 4 * i / 11):.3e}") for i in range(12)]
 SPACE = {"name": "laplace", "space": {"scale": {"choice": SCALES}}}
-PATIENCE = 180.0  # a machine that is busy with other tests takes its time
+PATIENCE = 400.0  # after which a driver hangs; a machine that is busy with other tests takes its time
 
 
 def spec_of(**fields: Any) -> dict[str, Any]:
