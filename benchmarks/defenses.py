@@ -100,7 +100,7 @@ def _default(task: Task) -> Strict:
     return defense_params(task.cell.defense, {}, num_classes=task.cell.num_classes)
 
 
-class Cost(NamedTuple):
+class TimesOfDefense(NamedTuple):
     """One line of the table: median seconds under ``none``, the ratio over it, and the set-up's seconds."""
 
     none: float
@@ -108,12 +108,12 @@ class Cost(NamedTuple):
     setup: float
 
 
-def measure(plain: Task, defended: Task, pack: Pack, repeats: int) -> Cost:
+def measure(plain: Task, defended: Task, pack: Pack, repeats: int) -> TimesOfDefense:
     """Time ``none`` and a defense in turns."""
     setup = timed(defended, pack).setup - timed(plain, pack).setup
     times = [(timed(plain, pack).train, timed(defended, pack).train) for _ in range(repeats)]
     ratio = statistics.median(defense / none for none, defense in times)
-    return Cost(statistics.median(none for none, _ in times), ratio, max(setup, 0.0))
+    return TimesOfDefense(statistics.median(none for none, _ in times), ratio, max(setup, 0.0))
 
 
 def tasks_of(name: str, problem: Problem) -> tuple[Task, Task]:

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.examples.test_own_loops import LABEL_ONLY, SPLIT, evaluated, fields_of, fitting, spec
+from tests.examples.test_own_loops import LABEL_ONLY, SPLIT, evaluated, fields_of, fitting, spec, written_table
 from tests.helpers.examples import EXAMPLES
 from tests.helpers.source import ROOT, copied_to
 from tune_vfl.attacks.base import ATTACKS
@@ -91,10 +91,7 @@ ACTING = {name for name in ATTACKS.names() if ATTACKS[name].capabilities.acts}
 
 @pytest.mark.slow  # installs torch and pandas into a venv
 def test_loops_defenses_and_attacks_run_in_the_thin_install_with_the_numbers_of_the_search(tmp_path: Path) -> None:
-    from sklearn.datasets import load_breast_cancer
-
-    csv = tmp_path / "loans.csv"
-    load_breast_cancer(as_frame=True).frame.rename(columns={"target": "default"}).to_csv(csv, index=False)
+    csv = written_table(tmp_path)
     loops, expected = {}, {}
     for name, loop, raw, params in settings_of(csv):
         outcome, _ = evaluated(tmp_path, raw, params)

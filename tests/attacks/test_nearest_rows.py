@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import scipy.sparse.linalg
 import torch
 
 from tune_vfl.attacks.parts import nearest_rows
@@ -58,6 +61,24 @@ def test_rows_beside_the_graph_stand_where_their_nearest_ones_do(monkeypatch: py
     beside[evenly(600, 200)] = False
     nearest = torch.cdist(found[beside], found[~beside]).argmin(-1)
     assert torch.equal(group[~beside][nearest], group[beside])
+
+
+def test_where_few_eigenvectors_are_found_members_keep_one_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, made = scipy.sparse.linalg.eigsh, 0
+
+    def stopped_once(*args: Any, **options: Any) -> Any:
+        nonlocal made
+        values, axes = real(*args, **options)
+        made += 1
+        if made == 1:
+            raise scipy.sparse.linalg.ArpackNoConvergence("stopped", values[-3:], axes[:, -3:])
+        return values, axes
+
+    monkeypatch.setattr(scipy.sparse.linalg, "eigsh", stopped_once)
+    monkeypatch.setattr(nearest_rows, "_KEPT", {})
+    found = by_nearest_rows(torch.rand(2, 80, 3, generator=torch.Generator().manual_seed(0)))
+    assert found.shape == (2, 80, 32)
+    assert [int((member != 0).any(0).sum()) for member in found] == [3, 32]
 
 
 def test_the_same_columns_are_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,12 @@ ATTACKS = ["norm", "grad_cluster", {"name": "pmc", "variants": ["logreg"]}]
 @pytest.fixture(scope="module")
 def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of a bank's own: 569 rows, 30 columns, a label."""
-    path: Path = tmp_path_factory.mktemp("bank") / "loans.csv"
+    return written_table(tmp_path_factory.mktemp("bank"))
+
+
+def written_table(folder: Path) -> Path:
+    """Write that table."""
+    path = folder / "loans.csv"
     load_breast_cancer(as_frame=True).frame.rename(columns={"target": "default"}).to_csv(path, index=False)
     return path
 

@@ -101,8 +101,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         swaps = None if mechanism.swaps is None else mechanism.swaps.float()
         trust = Trust(prior, y, swaps)
         x, embedded, received = (taken(part, rows) for part in (x.flatten(2), embedded.flatten(2), visits.received))
-        first = torch.arange(y.shape[-1]).expand(y.shape)
-        own = ColumnRegression.held(x, embedded, known=(first, y, view.num_classes))
+        own = ColumnRegression.held(x, embedded, known=trust.known)
         templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
         ledger = None
         if mechanism.unsent and visits.times == tuple(range(len(visits.times))):

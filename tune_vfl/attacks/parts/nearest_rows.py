@@ -11,6 +11,7 @@ from hashlib import blake2b
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, scaled
 
@@ -65,15 +66,26 @@ def _of_graph(columns: Tensor) -> Tensor:
     distances, joined = torch.cdist(graph, graph).topk(nearest + 1, largest=False)
     distances, joined = distances[:, 1:], joined[:, 1:]  # the first one is the row itself
     width = distances[:, -1:].clamp(min=_CLOSE)
-    found = _main_of((-distances.square() / (width * width[joined, 0])).exp(), joined)
+    found = _main_of(_weights(distances, width, joined), joined)
     if len(at) == len(columns):
         return found
     parts = [torch.cdist(some, graph).topk(nearest, largest=False) for some in torch.split(columns, MOST)]
     distances, joined = (torch.cat(part) for part in zip(*parts, strict=True))
-    weights = (-distances.square() / (distances[:, -1:].clamp(min=_CLOSE) * width[joined, 0])).exp()
+    weights = _weights(distances, width, joined)
     near = (weights.unsqueeze(-1) * found[joined]).sum(1) / weights.sum(-1, keepdim=True).clamp(min=1e-30)
     near[at] = found
     return near
+
+
+def _weights(distances: Tensor, width: Tensor, joined: Tensor) -> Tensor:
+    """Return weights ``(n, k)`` of the ways to rows ``(n, k)``: how near they are in units of both ends' neighbors.
+
+    Args:
+        distances: ``(n, k)``, the largest last.
+        width: ``(m, 1)`` the distance of each row of the graph to the last of its own nearest ones.
+        joined: ``(n, k)`` places in the graph.
+    """
+    return (-distances.square() / (distances[:, -1:].clamp(min=_CLOSE) * width[joined, 0])).exp()
 
 
 def _main_of(weights: Tensor, joined: Tensor) -> Tensor:
@@ -91,11 +103,10 @@ def _main_of(weights: Tensor, joined: Tensor) -> Tensor:
     graph = graph.maximum(graph.T)
     root = diags_array(1 / np.sqrt(graph.sum(axis=1).clip(_CLOSE)))
     start = torch.rand(rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
+    most = max(1, min(WIDEST, rows // 2))
     try:
-        most = max(1, min(WIDEST, rows // 2))
         values, axes = eigsh(csr_array(root @ graph @ root), k=most, which="LA", v0=start, tol=_LOOSE)
     except ArpackNoConvergence as stopped:  # those that were found say less, and nothing wrong
         values, axes = stopped.eigenvalues, stopped.eigenvectors
     gathered = 1 / (1 - DAMPED * torch.from_numpy(values).clamp(-1, 1))
-    found: Tensor = (torch.from_numpy(axes) * gathered.sqrt()).float()
-    return found if found.shape[-1] else torch.zeros(rows, 1)
+    return pad((torch.from_numpy(axes) * gathered.sqrt()).float(), (0, most - len(values)))

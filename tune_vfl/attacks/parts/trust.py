@@ -52,10 +52,14 @@ class Trust:
         sure = one_hot(self.labels, shares.shape[-1]).to(shares.dtype)
         return torch.cat([sure, shares[:, sure.shape[1] :]], 1)
 
+    @property
+    def known(self) -> tuple[Tensor, Tensor, int]:
+        """Positions and classes of the known rows, ``(T, A)``, and K: what a regression on own columns is taught."""
+        return torch.arange(self.labels.shape[-1]).expand(self.labels.shape), self.labels, self.prior.shape[-1]
+
     def by_known(self, columns: ColumnRegression) -> Tensor:
         """Return logits ``(T, n, K)`` of a regression that is fitted to the known rows alone."""
-        known = torch.arange(self.labels.shape[-1]).expand(self.labels.shape)
-        return columns.by_known(known, self.labels, self.prior.shape[-1])
+        return columns.by_known(*self.known)
 
     def of_true(self, said: Tensor) -> Tensor:
         """Return log likelihoods of the true class, of those of the class that was taught, ``(T, n, K)``."""
