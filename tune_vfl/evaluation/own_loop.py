@@ -60,7 +60,8 @@ class OwnLoop:
         self.bottoms: list[nn.Module] = list(self._network.bottoms)
         self._training: SplitTraining | None = None
         self._keepers: dict[type[Keeper], Keeper] = {}
-        self._steps = 0
+        self._steps, self._epoch = 0, 0
+        self._visited = torch.zeros(self.split.y_train.shape[-1], dtype=torch.bool)
         self._started = time.perf_counter()
         self.table: Table = {}
 
@@ -150,8 +151,17 @@ class OwnLoop:
             epoch: from 0.
             sent: the embedding that each passive party sent, ``(B, d)``.
             received: the gradient that came back for it, ``(B, d)``, exactly as it left the label party.
+
+        Raises:
+            UsageError: when a row comes twice in an epoch, or an epoch ended without one: attacks count visits by it.
         """
         self._begun()
+        if epoch != self._epoch:
+            self._end_epoch(epoch)
+        before, ids = int(self._visited.sum()), batch.ids.cpu()
+        self._visited[ids] = True
+        if int(self._visited.sum()) < before + len(ids):
+            raise UsageError(f"a row comes twice in epoch {epoch}: record each training row once an epoch")
         for keeper in self._keepers.values():
             keeper.inputs(batch, self.rows, epoch=epoch)
             for party, embedding in enumerate(sent):
@@ -170,6 +180,8 @@ class OwnLoop:
             The utility of this seed; :func:`outcome` has the rest, over all seeds.
         """
         training = self._begun()
+        if self._steps:
+            self._end_epoch(self._epoch + 1)
         training.settle()
         for keeper in self._keepers.values():
             keeper.end(training)
@@ -180,6 +192,16 @@ class OwnLoop:
             self.table = measured(run, self.task.attacks)
         self._training, self._keepers = None, {}  # what was recorded may be large, and has been read
         return float(self.table["utility",][0])
+
+    def _end_epoch(self, following: int) -> None:
+        """Hold the epoch that ends to have had every row."""
+        if missing := int((~self._visited).sum()):
+            raise UsageError(
+                f"epoch {self._epoch} ended without {missing} of {len(self._visited)} training rows: record each once "
+                "an epoch, a last batch with fewer rows too"
+            )
+        self._epoch = following
+        self._visited.zero_()
 
     def _begun(self) -> SplitTraining:
         if self._training is None:

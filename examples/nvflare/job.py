@@ -1,0 +1,57 @@
+"""Train between sites in NVFlare, under the defense that a search found.
+
+    python examples/nvflare/job.py best.json [loans.csv] [--sites 2] [--wire float16]
+
+The site ``label`` has tune-vfl. The sites ``site-1``, ``site-2`` ... have columns, and need it only under a defense
+that runs there too. This is a rehearsal in NVFlare's simulator: what each site holds is prepared here,
+from all columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from nvflare.collab import CollabRecipe
+from nvflare.recipe import SimEnv
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # all sites of the simulator share this machine's cores
+EXAMPLES = Path(__file__).resolve().parents[1]
+sys.path.append(str(EXAMPLES))  # the sites' halves, which every framework's example shares
+
+from label_site import prepare  # noqa: E402
+from sites import Server, Site  # noqa: E402
+
+
+def recipe(config: str, csv: str | None, folders: list[str], wire: str) -> CollabRecipe:
+    """Return the job: the server's and the sites' code, and each site's configuration."""
+    job = CollabRecipe(job_name="defended", server=Server(), client=Site(), min_clients=len(folders) + 1)
+    label = {"folder": "", "config": config, "csv": csv, "wire": wire}
+    passive = {Path(folder).name: {"folder": folder} for folder in folders}
+    job.set_per_site_config({"label": label, **passive})
+    for half in ("passive_site.py", "label_site.py"):
+        job.add_client_file(str(EXAMPLES / half))
+    job.add_server_file(str(EXAMPLES / "passive_site.py"))
+    return job
+
+
+def main(config: str, csv: str | None, sites: int, wire: str) -> None:
+    """Prepare the sites, and run the job in the simulator."""
+    config, csv = str(Path(config).resolve()), csv and str(Path(csv).resolve())
+    with tempfile.TemporaryDirectory() as place:
+        job = recipe(config, csv, prepare(config, Path(place) / "sites", csv, sites), wire)
+        run = job.execute(SimEnv(clients=job.configured_sites(), workspace_root=f"{place}/nvflare", log_config="ERROR"))
+        print("status", run.get_status())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", help="what tune-vfl export wrote")
+    parser.add_argument("csv", nargs="?", help="the table, where it does not lie where it was searched")
+    parser.add_argument("--sites", type=int, default=1, help="how many passive parties the study has")
+    parser.add_argument("--wire", default="float32", choices=("float32", "float16"), help="type of what is sent")
+    given = parser.parse_args()
+    main(given.config, given.csv, given.sites, given.wire)
