@@ -20,6 +20,7 @@ from passive_site import PassiveSite
 from torch import Tensor, nn
 
 from tune_vfl import load_config
+from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
     from tune_vfl.config import ExportedConfig
@@ -111,7 +112,7 @@ def prepare(config: str, folder: Path, csv: str | None = None, sites: int = 1) -
     """
     cfg = load_config(config)
     if cfg.defense.name in UNFIT:
-        raise SystemExit(f"{config}: under {cfg.defense.name} sites mix rows or add columns together, and these do not")
+        raise UsageError(f"{config}: under {cfg.defense.name} sites mix rows or add columns together, and these do not")
     defense = cfg.build_defense(embedding_dims=[cfg.embedding_dim] * sites)
     folders = [folder / f"site-{party + 1}" for party in range(sites)]
     for place in folders:
@@ -121,7 +122,7 @@ def prepare(config: str, folder: Path, csv: str | None = None, sites: int = 1) -
     for seed in cfg.seeds:
         run = cfg.own_loop(defense, seed=seed, path=csv)
         if len(run.bottoms) != sites:
-            raise SystemExit(f"{config}: the study has {len(run.bottoms)} passive parties, got {sites} sites")
+            raise UsageError(f"{config}: the study has {len(run.bottoms)} passive parties, got {sites} sites")
         train, test = run.split.features("train"), run.split.features("test")
         for party, (place, bottom) in enumerate(zip(folders, run.bottoms, strict=True)):
             steps, _ = run.optimizer(bottom.parameters())
@@ -154,4 +155,7 @@ if __name__ == "__main__":
     parser.add_argument("csv", nargs="?", help="the table, where it does not lie where it was searched")
     parser.add_argument("--sites", type=int, default=1, help="how many passive parties the study has")
     given = parser.parse_args()
-    main(given.config, given.csv, given.sites)
+    try:
+        main(given.config, given.csv, given.sites)
+    except UsageError as error:
+        raise SystemExit(str(error)) from error

@@ -20,6 +20,7 @@ from label_site import prepare, report, train
 from torch import Tensor
 
 from tune_vfl import load_config
+from tune_vfl.errors import UsageError
 
 app = ServerApp()
 
@@ -56,7 +57,7 @@ def main(grid: Grid, context: Context) -> None:
     sites: list[Any] = [Remote(grid, node) for node in grid.get_node_ids()]
     for folder in prepare(given["config"], Path(given["folder"]), csv, len(sites)):
         if (Path(folder) / "best.json").exists():
-            raise SystemExit(
+            raise UsageError(
                 f"{given['config']}: {cfg.defense.name} runs at passive sites too, which forget its noise here"
             )
     for site in sites:

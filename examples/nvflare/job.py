@@ -25,6 +25,8 @@ sys.path.append(str(EXAMPLES))  # the sites' halves, which every framework's exa
 from label_site import prepare  # noqa: E402
 from sites import Server, Site  # noqa: E402
 
+from tune_vfl.errors import UsageError  # noqa: E402
+
 
 def recipe(config: str, csv: str | None, folders: list[str], wire: str) -> CollabRecipe:
     """Return the job: the server's and the sites' code, and each site's configuration."""
@@ -54,4 +56,7 @@ if __name__ == "__main__":
     parser.add_argument("--sites", type=int, default=1, help="how many passive parties the study has")
     parser.add_argument("--wire", default="float32", choices=("float32", "float16"), help="type of what is sent")
     given = parser.parse_args()
-    main(given.config, given.csv, given.sites, given.wire)
+    try:
+        main(given.config, given.csv, given.sites, given.wire)
+    except UsageError as error:
+        raise SystemExit(str(error)) from error

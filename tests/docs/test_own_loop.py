@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tune_vfl.config import ExportedConfig
 from tune_vfl.evaluation.own_loop import OwnLoop
 from tune_vfl.evaluation.own_rounds import Client, OwnRounds
+from tune_vfl.evaluation.recorded import RecordedTraining
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "own-loop.md").read_text(encoding="utf-8")
 
 
 def test_attacks_are_run_on_what_a_loop_of_ones_own_received(capsys: pytest.CaptureFixture[str]) -> None:
-    (lines,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    _, lines = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     torch.manual_seed(0)
     exec(lines, {})  # noqa: S102 - the page's own lines
     by_norm, by_completion = map(float, capsys.readouterr().out.split())
     assert by_norm > 0.95
     assert by_completion > 0.95
+
+
+def test_what_the_page_records_is_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, _ = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    page: dict[str, Any] = {}
+    exec(lines, page)  # noqa: S102 - the page's own lines
+    monkeypatch.chdir(tmp_path)
+    for step in range(4):
+        ids = np.arange(3) + 3 * (step % 2)
+        page["record"](step, ids, np.ones((3, 2)), np.full((3, 2), step))
+    page["save"](np.zeros((6, 4)))
+    held = RecordedTraining.read(tmp_path / "recording.npz")
+    assert (held.rows, held.epochs) == (6, 2)
+    assert held.recording("last").gradients[:, 0].tolist() == [2, 2, 2, 3, 3, 3]
 
 
 @pytest.mark.parametrize("loop", ["own_loop_split", "own_loop_label_only", "own_loop_fedavg"])

@@ -52,7 +52,7 @@ def test_two_sites_find_what_the_search_found(loop: str, defense: str, csv: Path
 @pytest.mark.parametrize("defense", TOGETHER)
 def test_a_defense_for_which_sites_would_exchange_more_is_refused(defense: str, csv: Path, tmp_path: Path) -> None:
     evaluated(tmp_path, spec(csv, SPLIT, defense, attacks=["norm"]), {})
-    with pytest.raises(SystemExit, match=f"{defense}.*mix rows or add columns"):
+    with pytest.raises(UsageError, match=f"{defense}.*mix rows or add columns"):
         example("label_site").prepare(str(tmp_path / "best.json"), tmp_path, str(csv))
 
 
@@ -72,7 +72,7 @@ def test_so_do_three_sites_two_of_them_without_labels(csv: Path, tmp_path: Path)
 
 def test_another_number_of_sites_than_the_study_has_parties_is_refused(csv: Path, tmp_path: Path) -> None:
     three_sites(csv, tmp_path)
-    with pytest.raises(SystemExit, match="the study has 2 passive parties, got 1 sites"):
+    with pytest.raises(UsageError, match="the study has 2 passive parties, got 1 sites"):
         trained(config_in(tmp_path), csv, tmp_path)
 
 

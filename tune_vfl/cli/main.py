@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from tune_vfl.cli import (
+    attack,
     board,
     catalog,
     clean,
@@ -95,6 +96,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.quickstart,
     "list": catalog.list_kind,
     "evaluate": evaluate.evaluate,
+    "attack": attack.attack,
     "validate": validate.validate,
     "search": search.search,
     "resume": search.resume,

@@ -106,7 +106,7 @@ class View:
         recording = Recording(torch.arange(rows), gradients.detach(), batches)
         held: dict[str, object] = {"gradients": defaultdict(lambda: recording)}
         if known is not None:
-            held |= {"auxiliary": Auxiliary(*known), "positive_hints": _hints_from(known)}
+            held |= {"auxiliary": Auxiliary(*known), "positive_hints": hints_from(known)}
         if labels is not None:
             shares = torch.nn.functional.one_hot(labels, num_classes).float().mean(-2)
             keys = Streams(seed)["class_oracle/folds"].uniform(rows)
@@ -241,7 +241,7 @@ class View:
         return first
 
 
-def _hints_from(known: Known) -> Callable[[Recording, int | None], Tensor]:
+def hints_from(known: Known) -> Callable[[Recording, int | None], Tensor]:
     """Return a function that gives, for each batch, the first of its known positives."""
     positives = set(known[0][known[1] == 1].tolist())
 
