@@ -22,7 +22,10 @@ def recorder(message: Message, context: Context, app: ClientAppCallable) -> Mess
     reply = app(message, context)
     FOLDER.mkdir(exist_ok=True)
     step = len(list(FOLDER.glob("*.learn.npy")))
-    if method == "embed":
+    if method == "begin":  # another training
+        for path in FOLDER.glob("*.npy"):
+            path.unlink()
+    elif method == "embed":
         np.save(FOLDER / f"{step:08}.ids.npy", tensors["0"].numpy())
         np.save(FOLDER / f"{step:08}.embeddings.npy", reply.content["tensors"].to_torch_state_dict()["found"].numpy())
     elif method == "learn":

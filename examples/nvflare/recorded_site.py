@@ -1,6 +1,6 @@
 """A site that records what it sends and receives in NVFlare: put it in the place of ``Site`` in ``job.py``.
 
-In a class of your own the three marked lines go where an embedding leaves, where its gradient arrives, and to the end.
+In a class of your own its lines go where the gradient of the embeddings that were sent last arrives, and to the end.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from torch import Tensor
 class RecordedSite(Site):
     """A site without labels whose recording ``tune-vfl attack`` reads."""
 
-    def __init__(self) -> None:
-        """Begin with nothing recorded."""
+    @collab.publish
+    def begin(self, seed: int) -> None:
+        """Begin a training with nothing recorded."""
         self.visits: dict[str, list[Tensor]] = {"ids": [], "steps": [], "embeddings": [], "gradients": []}
+        super().begin(seed)
 
     @collab.publish
     def learn(self, gradient: Tensor, lr: float) -> None:
@@ -29,7 +31,9 @@ class RecordedSite(Site):
 
     @collab.final
     def save(self) -> None:
-        """Write the recording when the job ends."""
+        """Write the recording of the last training when the job ends; the label site has none."""
+        if not hasattr(self, "visits"):
+            return
         ids, steps, sent, received = (torch.cat(values).numpy() for values in self.visits.values())
         file = self.folder / "recording.npz"
         np.savez(file, ids=ids, steps=steps, embeddings=sent, gradients=received, columns=self.train.numpy())

@@ -142,15 +142,15 @@ class RecordedTraining:
         assert self.embeddings is not None  # noqa: S101 - asked for where they are
         last = torch.zeros(self.rows, self.embeddings.shape[-1]).index_put_((self.ids,), self.embeddings)
         own = last if self.columns is None else torch.cat([self.columns[: self.rows], last], -1)
-        return Features(own, own[:1]), _LastColumns(last.shape[-1])
+        read_off = _LastColumns()
+        read_off.count = last.shape[-1]
+        return Features(own, own[:1]), read_off
 
 
 class _LastColumns(nn.Module):
     """Reads the last columns of a row."""
 
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.count = count
+    count: int
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the last columns."""
