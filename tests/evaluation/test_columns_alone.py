@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.helpers.cells import cells
+from tune_vfl.attacks.base import build_attack
 from tune_vfl.evaluation import columns_alone
 from tune_vfl.evaluation.columns_alone import ColumnsAlone
 from tune_vfl.evaluation.grants.base import view_of
@@ -18,6 +19,7 @@ from tune_vfl.evaluation.scoring import score_answer
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.training import untrained
 from tune_vfl.protocol.members import Pack
+from tune_vfl.spec import Named
 
 PACK = Pack((0, 1), 1)
 cell_of = cells("training.epochs=1", defense="none")
@@ -89,3 +91,15 @@ def test_known_labels_say_which_class_is_which() -> None:
     wrong = view.holding(auxiliary=replace(view.auxiliary, labels=1 - view.auxiliary.labels))
     answer = alone.run(wrong)["ridge"]
     assert max(score_answer(answer, run.y_train, run.y_test, 2, list(PACK.seeds))["success"]) < 0.01
+
+
+def test_a_party_knows_as_many_rows_as_the_best_informed_of_its_attacks_or_the_threat_s_number() -> None:
+    few, many = (build_attack(Named(name="pmc", aux_per_class=number)) for number in (4, 7))
+    random = build_attack(Named(name="pmc", aux="random", aux_total=9))
+    for among, known in (
+        ([few, many], 7),
+        ([few, random], 4),
+        ([random], None),
+        ([few, build_attack(Named(name="pmc"))], None),
+    ):
+        assert ColumnsAlone(among).auxiliary_request().per_class == known

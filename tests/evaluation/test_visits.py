@@ -134,6 +134,7 @@ def test_places_are_the_order_of_the_training(epochs):
     orders = [torch.cat([batch.ids for batch in rows.batches(size)], -1) for _ in range(epochs)]
     for at, entry in enumerate(entries_of(epochs, rows=rows.count, width=8)):
         assert torch.equal(visits.places[:, at].argsort(-1), orders[entry[-1]])
+        assert torch.equal(visits.places[:, at].sort(-1).values, torch.arange(rows.count).expand(len(orders[0]), -1))
 
 
 def test_noise_in_the_place_of_a_training_has_its_shape_and_says_nothing():
