@@ -113,6 +113,8 @@ def prepare(config: str, folder: Path, csv: str | None = None, sites: int = 1) -
     cfg = load_config(config)
     if cfg.defense.name in UNFIT:
         raise UsageError(f"{config}: under {cfg.defense.name} sites mix rows or add columns together, and these do not")
+    if cfg.model.name != "mlp":
+        raise UsageError(f"{config}: passive_site.py builds an mlp, the study has {cfg.model.name}: build it there")
     defense = cfg.build_defense(embedding_dims=[cfg.embedding_dim] * sites)
     folders = [folder / f"site-{party + 1}" for party in range(sites)]
     for place in folders:

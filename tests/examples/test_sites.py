@@ -13,7 +13,7 @@ import torch
 
 from tests.examples.test_own_loops import LABEL_ONLY, SPLIT, evaluated, fields_of, fitting, spec, written_table
 from tests.helpers.examples import EXAMPLES, example
-from tune_vfl.config import ExportedConfig
+from tune_vfl.config import ExportedConfig, save_config
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import UsageError
 from tune_vfl.outcome import Outcome
@@ -74,6 +74,14 @@ def test_another_number_of_sites_than_the_study_has_parties_is_refused(csv: Path
     three_sites(csv, tmp_path)
     with pytest.raises(UsageError, match="the study has 2 passive parties, got 1 sites"):
         trained(config_in(tmp_path), csv, tmp_path)
+
+
+def test_a_model_that_the_passive_site_does_not_build_is_refused(csv: Path, tmp_path: Path) -> None:
+    _, config = evaluated(tmp_path, spec(csv, SPLIT, "none", attacks=["norm"]), {})
+    other = config.model_copy(update={"model": config.model.model_copy(update={"name": "dcn"})})
+    save_config(other, tmp_path / "best.json")
+    with pytest.raises(UsageError, match="builds an mlp, the study has dcn"):
+        example("label_site").prepare(str(tmp_path / "best.json"), tmp_path, str(csv))
 
 
 def config_in(folder: Path) -> ExportedConfig:
