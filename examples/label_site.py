@@ -20,7 +20,7 @@ from passive_site import PassiveSite
 from torch import Tensor, nn
 
 from tune_vfl import load_config
-from tune_vfl.errors import UsageError
+from tune_vfl.errors import TuneVflError, UsageError
 
 if TYPE_CHECKING:
     from tune_vfl.config import ExportedConfig
@@ -37,7 +37,9 @@ def train(
     sites: Sequence[PassiveSite],
     seed: int,
     csv: str | None = None,
+    *,
     wire: torch.dtype = torch.float32,
+    secret: int | None = None,
 ) -> OwnLoop:
     """Train with the passive sites, and have what was sent to them attacked.
 
@@ -47,13 +49,16 @@ def train(
         seed: of the training; each of ``cfg.seeds`` gives the search's numbers.
         csv: the table, where it does not lie where it was searched.
         wire: the type in which embeddings and gradients go from site to site.
+        secret: seed of the defense's noise. In a rehearsal it is that of the training, which all sites know; in use it
+            must be known to this site alone, for who knows it can subtract the noise.
     """
     defense = cfg.build_defense(embedding_dims=[cfg.embedding_dim] * len(sites))
     run = cfg.own_loop(defense, seed=seed, path=csv)
     parts, y = run.split.features("train"), run.split.y_train  # the label party's columns, if any, come last
     own_columns = parts[len(sites)] if len(parts) > len(sites) else None
     known = torch.cat(parts, dim=1) if defense.wants_full_view else own_columns
-    defense.setup(y, torch.arange(len(y)), active_features=known, seed=seed)
+    noise = seed if secret is None else secret
+    defense.setup(y, torch.arange(len(y)), active_features=known, seed=noise)
 
     top = defense.wrap_top(run.top)
     own = None if own_columns is None else run.own_bottom
@@ -124,7 +129,9 @@ def prepare(config: str, folder: Path, csv: str | None = None, sites: int = 1) -
     for seed in cfg.seeds:
         run = cfg.own_loop(defense, seed=seed, path=csv)
         if len(run.bottoms) != sites:
-            raise UsageError(f"{config}: the study has {len(run.bottoms)} passive parties, got {sites} sites")
+            raise UsageError(
+                f"{config}: the study has {len(run.bottoms)} passive parties, got {sites} sites: give as many"
+            )
         train, test = run.split.features("train"), run.split.features("test")
         for party, (place, bottom) in enumerate(zip(folders, run.bottoms, strict=True)):
             steps, _ = run.optimizer(bottom.parameters())
@@ -159,5 +166,5 @@ if __name__ == "__main__":
     given = parser.parse_args()
     try:
         main(given.config, given.csv, given.sites)
-    except UsageError as error:
+    except TuneVflError as error:
         raise SystemExit(str(error)) from error

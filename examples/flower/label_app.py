@@ -63,4 +63,4 @@ def main(grid: Grid, context: Context) -> None:
     for site in sites:
         site.begin(cfg.seeds[0])
     sites.sort(key=lambda site: site.place)
-    report(cfg, [train(cfg, sites, seed, csv, wire) for seed in cfg.seeds])
+    report(cfg, [train(cfg, sites, seed, csv, wire=wire) for seed in cfg.seeds])

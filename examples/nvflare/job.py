@@ -25,7 +25,7 @@ sys.path.append(str(EXAMPLES))  # the sites' halves, which every framework's exa
 from label_site import prepare  # noqa: E402
 from sites import Server, Site  # noqa: E402
 
-from tune_vfl.errors import UsageError  # noqa: E402
+from tune_vfl.errors import TuneVflError  # noqa: E402
 
 
 def recipe(config: str, csv: str | None, folders: list[str], wire: str) -> CollabRecipe:
@@ -45,8 +45,7 @@ def main(config: str, csv: str | None, sites: int, wire: str) -> None:
     config, csv = str(Path(config).resolve()), csv and str(Path(csv).resolve())
     with tempfile.TemporaryDirectory() as place:
         job = recipe(config, csv, prepare(config, Path(place) / "sites", csv, sites), wire)
-        run = job.execute(SimEnv(clients=job.configured_sites(), workspace_root=f"{place}/nvflare", log_config="ERROR"))
-        print("status", run.get_status())
+        job.execute(SimEnv(clients=job.configured_sites(), workspace_root=f"{place}/nvflare", log_config="ERROR"))
 
 
 if __name__ == "__main__":
@@ -58,5 +57,5 @@ if __name__ == "__main__":
     given = parser.parse_args()
     try:
         main(given.config, given.csv, given.sites, given.wire)
-    except UsageError as error:
+    except TuneVflError as error:
         raise SystemExit(str(error)) from error

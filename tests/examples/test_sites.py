@@ -1,6 +1,7 @@
 """A training between sites, each with its own half: the search's numbers, and nothing of tune-vfl at passive sites."""
 
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,24 @@ def test_a_site_that_begins_anew_with_each_message_goes_on_where_it_was(csv: Pat
     (place,) = label.prepare(str(tmp_path / "best.json"), tmp_path, str(csv))
     run = label.train(config, [Forgetful(example("passive_site"), place)], config.seeds[0], str(csv))
     assert config.outcome([run]).objectives == pytest.approx(outcome.objectives, abs=1e-4)
+
+
+def test_noise_with_a_secret_seed_is_another(csv: Path, tmp_path: Path) -> None:
+    outcome, config = evaluated(tmp_path, spec(csv, SPLIT, "laplace"), {"scale": 0.001})
+    found = trained(config, csv, tmp_path, secret=987654321)
+    assert found.attacks["norm"].values != outcome.attacks["norm"].values
+    assert found.leakage == pytest.approx(outcome.leakage, abs=0.3)
+
+
+def test_the_page_lists_the_defenses_of_the_label_site() -> None:
+    page = (EXAMPLES.parent / "docs" / "nvflare-and-flower.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"run at the label site alone, in both: (.*?)\.\n", page, re.DOTALL)
+    alone = {
+        name
+        for name in DEFENSES.names()
+        if DEFENSES[name].capabilities.run_by == "active" and "vertical" in DEFENSES[name].capabilities.federations
+    }
+    assert set(re.findall(r"`(\w+)`", listed)) == alone
 
 
 def test_the_passive_site_needs_torch_alone(csv: Path, tmp_path: Path) -> None:
