@@ -19,6 +19,7 @@ from tune_vfl.statistics.arrays import Floats, Ints
 
 SHAPES = {"ids": "(M,)", "steps": "(M,)", "gradients": "(M, d)", "embeddings": "(M, e)", "columns": "(N, c)"}
 """Arrays of a recording, a row a visit of a training row in the order of arrival; columns: a row a training row."""
+_KINDS = ("numbers", "whole numbers")
 NEEDED = ("ids", "steps", "gradients")
 
 
@@ -48,6 +49,8 @@ class RecordedTraining:
                 raise UsageError(f"{source}: {name} is {SHAPES[name]}, got the shape {array.shape}")
             if name != "columns" and len(array) != len(arrays["ids"]):
                 raise UsageError(f"{source}: {name} has {len(array)} visits, ids {len(arrays['ids'])}")
+            if array.dtype.kind not in ("iu" if name in {"ids", "steps"} else "iuf"):
+                raise UsageError(f"{source}: {name} holds {array.dtype}, expected {_KINDS[name in {'ids', 'steps'}]}")
             if not np.isfinite(array).all():
                 raise UsageError(f"{source}: {name} holds a number that is not finite")
         ids, steps = np.asarray(arrays["ids"]), np.asarray(arrays["steps"])

@@ -96,7 +96,7 @@ def attack_recording(
         if why := draws_of[0].why_not(attack):
             found.append(AttackOnRecording(attack.name, metric, why_not=why))
             continue
-        scored = [one.scored(attack, rng, RESAMPLES // draws) for one in draws_of]
+        scored = [one.scored(attack, rng, -(-RESAMPLES // draws)) for one in draws_of]
         best = max(scored[0], key=lambda variant: np.mean([one[variant][0] for one in scored]))
         successes = [one[best][0] for one in scored]
         low, high = map(float, np.quantile([value for one in scored for value in one[best][1:]], (0.05, 0.95)))
