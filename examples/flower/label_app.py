@@ -1,6 +1,6 @@
 """The site with the labels as a Flower ServerApp.
 
-    PYTHONPATH=examples flwr run examples/flower local-simulation
+    PYTHONPATH=examples flwr run examples/flower --stream --federation-config "num-supernodes=1"
 
 Its settings stand in pyproject.toml: the exported file, and for a rehearsal the folder in which each site's files are
 prepared here, by one machine that may see all columns.

@@ -10,8 +10,8 @@ from passive_site import PassiveSite
 DAY = 86_400.0
 
 
-class Server:
-    """The server relays messages, and has the label site train."""
+class Relay:
+    """NVFlare's server: it relays messages, and has the label site train."""
 
     @collab.main
     def run(self) -> dict[str, float]:

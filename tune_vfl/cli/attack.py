@@ -1,4 +1,4 @@
-"""``tune-vfl attack``: what a recording of somebody's training gives away of the labels."""
+"""``tune-vfl attack``: attacks on labels, run on a recording of a training that ran elsewhere."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def attack(
 
     Example: `tune-vfl attack recording.npz --labels labels.csv`
     """
-    from tune_vfl.evaluation import attack_recording
-    from tune_vfl.evaluation.recorded import RecordedTraining
+    from tune_vfl.evaluation import RecordedTraining, attack_recording
 
     found = attack_recording(RecordedTraining.read(recording), classes_in(labels), known=known, draws=draws, seed=seed)
     ran = sorted((one for one in found if not one.why_not), key=lambda one: -one.advantage)
