@@ -25,7 +25,7 @@ from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from tune_vfl.protocol.view import View
     from tune_vfl.protocol.visits import Visits
@@ -139,16 +139,15 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         sure = sure if trust.swaps is None else sure @ trust.swaps
         turns = partial(self._in_turn, start=start, own=own, trust=trust)
         found = {
-            name: turns(half.evidence, trust.chosen(half.evidence(sure, few), [start], FAINT))
-            for name, half in halves.items()
+            name: turns(half, trust.chosen(half.evidence(sure, few), [start], FAINT)) for name, half in halves.items()
         }
         of_halves = list(found.values())
         by_few = trust.chosen(templates.evidence(sure, few), [start], FAINT)
         first = trust.likeliest_start([by_few, *((torch.zeros_like(start), logits) for logits in of_halves)])
-        found["filter"] = turns(templates.evidence, first)
+        found["filter"] = turns(templates, first)
         best = found["filter"]
         if ledger is not None:
-            found["ledger"] = turns(ledger.evidence, first)
+            found["ledger"] = turns(ledger, first)
             best = trust.likelier(best, found["ledger"])
         found["with_means"] = trust.balanced(best + trust.balanced(trust.by_known(with_means)))
         first_taught = taught = trust.likelier(best, found["with_means"])
@@ -161,7 +160,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
 
     def _in_turn(
         self,
-        evidence: Callable[[Tensor], Sequence[Tensor]],
+        model: Templates | UnsentSums,
         first: tuple[Tensor, Tensor],
         *,
         start: Tensor,
@@ -171,23 +170,27 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         """Return the mean of the logits of the later half of rounds: fits that wander are surer together.
 
         Of two classes the mean of the earlier half joins it as far as known rows are likelier by it: rounds may leave
-        what these say for what gradients and own columns have in common without the class.
+        what these say for what gradients and own columns have in common without the class. Members whose labels have
+        come to rest are fitted no further.
         """
-        said, gate = first
-        logits = trust.balanced(trust.of_true(said) + gate)
-        moving, rounds = torch.ones(len(logits), 1, 1, dtype=torch.bool), [logits]
-        for _ in range(self.params.rounds):
-            if moving.any():
-                likelihoods = evidence(trust.taught(said, gate))
-                gates = [start, *trust.sharpened(own.by_all(trust.pinned(logits.exp())))]
-                said, gate = map(torch.where, (moving, moving), trust.chosen(likelihoods, gates), (said, gate))
-                before, logits = logits, trust.balanced(trust.of_true(said) + gate)
-                moved = (logits.exp() - before.exp()).abs().sum(-1, keepdim=True).mean(1, keepdim=True) / 2
-                moving = moving & (moved > STILL)
-            rounds.append(logits)
+        (said, gate), of_all, judge = first, own.of_all, trust
+        logits = judge.balanced(judge.of_true(said) + gate)
+        rounds, at = [logits], torch.arange(len(logits))
+        while len(rounds) <= self.params.rounds and len(at):
+            likelihoods = model.evidence(judge.taught(said, gate))
+            gates = [start, *judge.sharpened(of_all.scores(judge.pinned(logits.exp())))]
+            said, gate = judge.chosen(likelihoods, gates)
+            before, logits = logits, judge.balanced(judge.of_true(said) + gate)
+            rounds.append(rounds[-1].index_copy(0, at, logits))
+            moving = (logits.exp() - before.exp()).abs().sum(-1).mean(-1) / 2 > STILL
+            if not moving.all():
+                at, start, said, gate, logits = (part[moving] for part in (at, start, said, gate, logits))
+                model, of_all = model.of_members(moving), of_all.of_members(moving)
+                judge = judge.of_members(moving)
+        rounds += [rounds[-1]] * (self.params.rounds + 1 - len(rounds))
         half = -(-len(rounds) // 2)
         earlier, later = (trust.balanced(torch.stack(part).mean(0)) for part in (rounds[:half], rounds[half:]))
-        return trust.balanced(trust.joined([later, earlier])) if logits.shape[-1] == 2 else later
+        return trust.balanced(trust.joined([later, earlier])) if start.shape[-1] == 2 else later
 
 
 def _spans(received: Tensor) -> list[Tensor]:

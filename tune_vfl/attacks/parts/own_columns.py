@@ -8,6 +8,7 @@ in closed form. Soft labels of all rows are fitted as easily as a few known ones
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import Self
 
@@ -107,11 +108,35 @@ class ColumnRegression:
 
         They estimate probabilities, and may lie outside of 0 and 1: times a number they are logits.
         """
-        return _best([kernel.left_out(shares) for kernel in self._kernels])[0]
+        return self.of_all.scores(shares)
+
+    @cached_property
+    def of_all(self) -> RegressionOfAll:
+        """The regression to class probabilities of all rows, whose eigenvectors are found once."""
+        return RegressionOfAll([kernel.whole() for kernel in self._kernels])
 
     def _of_few(self, ids: Tensor, labels: Tensor, num_classes: int) -> Fitted:
         target = one_hot(labels, num_classes).float()
         return _best([kernel.by_few(ids, target) for kernel in self._kernels])
+
+
+class RegressionOfAll:
+    """Scores by own columns, fitted to class probabilities of all rows, of members side by side.
+
+    Args:
+        spectra: of each set of columns.
+    """
+
+    def __init__(self, spectra: Sequence[_Spectrum]) -> None:
+        self._spectra = spectra
+
+    def scores(self, shares: Tensor) -> Tensor:
+        """Return what :meth:`ColumnRegression.by_all` says."""
+        return _best([spectrum.left_out(shares)[:2] for spectrum in self._spectra])[0]
+
+    def of_members(self, members: Tensor) -> RegressionOfAll:
+        """Return that of some members, by position or mask."""
+        return RegressionOfAll([spectrum.of_members(members) for spectrum in self._spectra])
 
 
 Fitted = tuple[Tensor, Tensor]
@@ -130,15 +155,11 @@ class _Kernel:
         self.features = features - features.mean(-2, keepdim=True)  # (T, N, m)
         self.unit = self.features.square().sum((-1, -2)).unsqueeze(-1) / columns.shape[-2]  # (T, 1)
 
-    @cached_property
-    def _whole(self) -> _Spectrum:
+    def whole(self) -> _Spectrum:
+        """Return the spectrum of all rows."""
         values, axes = torch.linalg.eigh(self.features.mT @ self.features)
         values = values.clamp(min=_PRECISION * values.amax(-1, keepdim=True).clamp(min=1e-30))
         return _Spectrum(self.features @ (axes * values.rsqrt().unsqueeze(-2)), values, self.unit)
-
-    def left_out(self, shares: Tensor) -> Fitted:
-        scores, errors, _ = self._whole.left_out(shares)
-        return scores, errors
 
     def by_few(self, ids: Tensor, target: Tensor) -> Fitted:
         at = ids.unsqueeze(-1)
@@ -167,6 +188,14 @@ class _Spectrum:
         ridges = torch.tensor(RIDGES) * unit.unsqueeze(-1)
         self._kept = values.unsqueeze(-1) / (values.unsqueeze(-1) + ridges).clamp(min=1e-30)  # (T, m, R)
         self._own = main.square() @ self._kept + 1 / main.shape[-2]  # (T, n, R): a row's part in its own fit
+
+    def of_members(self, members: Tensor) -> _Spectrum:
+        """Return that of some members, by position or mask."""
+        found = copy(self)
+        found.main, found.values, found._kept, found._own = (
+            part[members] for part in (self.main, self.values, self._kept, self._own)
+        )
+        return found
 
     def left_out(self, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores ``(T, n, K)`` of each row by the fit without it, errors, and what is kept ``(T, m, 1)``.

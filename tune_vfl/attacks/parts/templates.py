@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -48,6 +49,13 @@ class Templates:
         spread = whole[..., p:, p:].diagonal(dim1=-1, dim2=-2).sum(-1)
         self._noise = (spread / self._rows / self._width).clamp(min=1e-12)
 
+    def of_members(self, members: Tensor) -> Templates:
+        """Return those of some members, by position or mask, with the noise as it was measured last."""
+        found = copy(self)
+        found._visits = self._visits.of_members(members)
+        found._products, found._rows, found._noise = (x[members] for x in (self._products, self._rows, self._noise))
+        return found
+
     def evidence(self, shares: Tensor, known: Tensor | None = None) -> list[Tensor]:
         """Return log likelihoods of the classes, each ``(T, n, K)``, up to a constant of each row.
 
@@ -69,12 +77,15 @@ class Templates:
         rest = _System(*(others(part, 2) for part in own))
         fitted = self._solved(rest)
         if known is not None:
-            return [self._visits.total(self._said(fitted, None))]
+            return [self._visits.total(self._visits.columns @ self._weights(fitted, fitted))]
         precision = self._measured(own, rest, fitted)
-        said = [self._said(fitted, None), self._said(fitted, precision)]
+        weights = [self._weights(fitted, fitted), self._weights(fitted, fitted @ precision)]
+        said = self._visits.columns @ torch.cat(weights, -1)
+        found = list(self._visits.total(said).chunk(2, -1))
         if self._classes == 2:
-            said += [self._curved(said[0], shares), self._shaped(fitted, shares)]
-        return [self._visits.total(one) for one in said]
+            more = (self._curved(said[..., :2], shares), self._shaped(fitted, shares))
+            found += [self._visits.total(one) for one in more]
+        return found
 
     def _measured(self, own: _System, rest: _System, fitted: Tensor) -> Tensor:
         """Measure the noise from what the templates of other folds leave of gradients; return its precision by fold.
@@ -112,22 +123,20 @@ class Templates:
         fitted = torch.linalg.solve(matrix + penalty, right).float().view(members, folds, knots, size, -1)
         return torch.einsum("sa,tfaid->tsfid", self._hats, fitted)
 
-    def _said(self, fitted: Tensor, precision: Tensor | None) -> Tensor:
-        """Return each visit's evidence ``(T, S, F, B, K)``: ``(r . P M_k - M_k . P M_k / 2) / s_t^2``.
+    def _weights(self, fitted: Tensor, shaped: Tensor) -> Tensor:
+        """Return the weights ``(T, S, F, w, K)`` of a visit's columns in its evidence of the classes.
 
-        Here r is the gradient less its slopes.
+        That is ``(r . P M_k - M_k . P M_k / 2) / s_t^2``, where r is the gradient less its slopes.
 
         Args:
             fitted: ``(T, S, F, p + K, d)`` slopes and templates.
-            precision: ``(T, S, F, d, d)`` P; None is 1.
+            shaped: the same times the precision P of the noise's shape.
         """
         p = self._visits.explaining
-        slopes, templates = fitted[..., :p, :], fitted[..., p:, :]
-        shaped = templates if precision is None else templates @ precision
+        slopes, templates, shaped = fitted[..., :p, :], fitted[..., p:, :], shaped[..., p:, :]
         along = -(slopes @ shaped.mT)
         along[..., :1, :] -= (shaped * templates).sum(-1).unsqueeze(-2) / 2
-        weights = torch.cat([along, shaped.mT], -2) / self._noise[:, :, None, None, None]  # (T, S, F, w, K)
-        return self._visits.columns @ weights
+        return torch.cat([along, shaped.mT], -2) / self._noise[:, :, None, None, None]
 
     def _curved(self, said: Tensor, shares: Tensor) -> Tensor:
         """Return log densities of two classes, of scores ``(T, S, F, B, 2)`` of visits: those of the other folds."""
@@ -163,11 +172,13 @@ class Templates:
         width = own.diagonal(dim1=-1, dim2=-2).mean(-1)
         silent = ((width < QUIET) & (count.squeeze(-1) > 1)).movedim(1, 0).flatten(1).any(-1)
         size = torch.logdet(shape).float()
-        seen, found = columns @ left, []
-        for by_knot in zip(mean, torch.linalg.inv(shape).float(), size, strict=True):
-            middle, precision, volume = (torch.einsum("sa,ta...->ts...", self._hats, x) for x in by_knot)
-            apart = seen - middle.unsqueeze(-2)
-            found.append(-((apart @ precision * apart).sum(-1) + volume.unsqueeze(-1)) / 2)
+        precisions = torch.einsum("sa,xta...->xts...", self._hats.double(), torch.linalg.inv(shape))
+        roots, found = torch.linalg.cholesky_ex(precisions).L.float(), []
+        for root, *by_knot in zip(roots, mean, size, strict=True):
+            middle, volume = (torch.einsum("sa,ta...->ts...", self._hats, x).unsqueeze(-1) for x in by_knot)
+            weights = left @ root  # a product with them is of the length that the density asks for
+            weights[..., :1, :] -= middle.mT @ root
+            found.append(-((columns @ weights).square().sum(-1) + volume) / 2)
         return torch.where(silent[:, None, None, None, None], 0.0, torch.stack(found, -1))
 
 

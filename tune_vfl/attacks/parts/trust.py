@@ -37,6 +37,10 @@ class Trust:
     labels: Tensor
     swaps: Tensor | None
 
+    def of_members(self, members: Tensor) -> Trust:
+        """Return that of some members, by position or mask."""
+        return Trust(self.prior[members], self.labels[members], None if self.swaps is None else self.swaps[members])
+
     def balanced(self, logits: Tensor) -> Tensor:
         """Return logits ``(T, n, K)`` moved so that the mean probabilities are the class shares."""
         logits = logits - logits.amax(-1, keepdim=True)

@@ -7,10 +7,12 @@ stood where knows the addends of each sum. It also knows that each sum that was 
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tune_vfl.attacks.parts.columns import principal, scaled, standardized, taken
 from tune_vfl.attacks.parts.folded_rows import FOLDS, others
@@ -25,6 +27,8 @@ SENT = 5
 """Principal columns of the embeddings."""
 SMOOTH, RIDGE = 0.3, 0.03
 """Penalties on the difference of neighboring knots and on every template, in units of the weight of a class."""
+TOGETHER = 256
+"""Rows of a fold whose products are added up at once."""
 _NOISE = 0.01
 """The variance that noise is first taken to have, in units of the mean square of what was sent."""
 _FLAT = 1e-8
@@ -73,6 +77,13 @@ class UnsentSums:
         self._hats = hats(times, knots_of(times, KNOTS)).view(*shape[1:3], -1)
         self._noise = torch.full(shape[:3], _NOISE)
         self._drift, self._spread = torch.zeros_like(self._sums), torch.zeros_like(self._sums)
+
+    def of_members(self, members: Tensor) -> UnsentSums:
+        """Return those of some members, by position or mask, with templates and noise as they were fitted last."""
+        found = copy(self)
+        for name in ("_rows", "_sent", "_sums", "_limit", "_shown", "_noise", "_drift", "_spread"):
+            setattr(found, name, getattr(self, name)[members])
+        return found
 
     def evidence(self, shares: Tensor) -> list[Tensor]:
         """Return the log likelihoods of the classes ``(T, n, K)``, up to a constant of each row.
@@ -149,26 +160,30 @@ class UnsentSums:
         p, knots, classes = columns.shape[-1], self._hats.shape[-1], self._classes
         added = self._noise[..., None, None] + self._spread
         parts = (said.seen, said.seen_variance, added, self._shown)
-        seen, seen_variance, added, shown = (x.movedim(-1, 1) for x in parts)  # (T, d, C, L, B)
-        members, width = seen.shape[:2]
-        waiting = seen.new_zeros(*seen[:, :, :, 0].shape, knots * p)
+        seen, seen_variance, added, shown = (_of_folds(x, 1).movedim(-1, 3) for x in parts)  # (L, T, F, d, C, J)
+        explaining = _of_folds(columns, 0).unsqueeze(3)
+        members, _, width, chunks, places = seen.shape[1:]
+        waiting = seen.new_zeros(members, FOLDS, width, chunks, places, knots * p)
         mean = variance = torch.zeros_like(waiting[..., 0])
         size = (members, FOLDS, width, knots * p)
         matrix, right = (seen.new_zeros(*size, n, dtype=torch.float64) for n in (knots * p, 1))
-        for i in range(seen.shape[3]):
-            now = self._hats[:, i, None, :, None] * columns[:, :, i].unsqueeze(-2)
-            waiting += now.flatten(-2).unsqueeze(1)
-            variance = variance + added[:, :, :, i]
-            weight = 1 / (variance + seen_variance[:, :, :, i])
-            left, root = seen[:, :, :, i] - mean, weight.sqrt()
-            rows, of = waiting * root.unsqueeze(-1), (left * root).unsqueeze(-1)
-            for fold in range(FOLDS):
-                some, wanted = (x[:, :, :, fold::FOLDS].flatten(2, 3) for x in (rows, of))
-                matrix[:, fold] += some.mT @ some
-                right[:, fold] += some.mT @ wanted
-            gain, sent = weight * variance, shown[:, :, :, i]
-            waiting *= (1 - gain).masked_fill(sent, 0.0).unsqueeze(-1)
-            mean, variance = (x.masked_fill(sent, 0.0) for x in (mean + gain * left, variance * (1 - gain)))
+        together = max(1, TOGETHER // (chunks * places))
+        rows, wanted = (seen.new_zeros(*waiting.shape[:4], together, places, n) for n in (knots * p, 1))
+        for i in range(len(seen)):
+            now = self._hats[:, i, None, :, None] * explaining[i].unsqueeze(-2)
+            waiting += now.flatten(-2)
+            variance = variance + added[i]
+            weight = 1 / (variance + seen_variance[i])
+            left, root, at = seen[i] - mean, weight.sqrt(), i % together
+            rows[..., at, :, :] = waiting * root.unsqueeze(-1)
+            wanted[..., at, :, 0] = left * root
+            if at + 1 == together or i + 1 == len(seen):
+                some, of = (x[..., : at + 1, :, :].flatten(3, 5) for x in (rows, wanted))
+                matrix += some.mT @ some
+                right += some.mT @ of
+            gain = weight * variance
+            waiting *= (1 - gain).masked_fill(shown[i], 0.0).unsqueeze(-1)
+            mean, variance = (x.masked_fill(shown[i], 0.0) for x in (mean + gain * left, variance * (1 - gain)))
         matrix, right = others(matrix), others(right)
         of_knots = matrix.view(*size[:3], knots, p, knots, p).diagonal(dim1=3, dim2=5)[:, :, :, :classes, :classes]
         # What all classes share says nothing: of a sum of many gradients it would be most of a template's weight.
@@ -201,6 +216,12 @@ def _by_fold(values: Tensor, weights: Tensor) -> Tensor:
     for fold in range(FOLDS):
         found[..., fold::FOLDS, :] = values[..., fold::FOLDS, :] @ weights[:, fold]
     return found
+
+
+def _of_folds(values: Tensor, value: float) -> Tensor:
+    """Return ``(L, T, F, C, J, k)``, of ``(T, C, L, B, k)`` filled up with a value; place b is of fold b mod F."""
+    filled = pad(values, (0, 0, 0, -values.shape[3] % FOLDS), value=value)
+    return filled.reshape(*values.shape[:3], -1, FOLDS, values.shape[4]).permute(2, 0, 4, 1, 3, 5)
 
 
 def _of_one_size(received: Tensor) -> Tensor:

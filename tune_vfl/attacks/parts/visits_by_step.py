@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -61,6 +61,11 @@ class VisitsByStep:
         times = (torch.tensor(visits.times).unsqueeze(-1) + within).flatten()
         explaining = columns.shape[-1] - min(received.shape[-1], WIDEST)
         return cls(whole, explaining, by_fold, visits_of_rows.flatten(1), times, count)
+
+    def of_members(self, members: Tensor) -> VisitsByStep:
+        """Return the visits of some members, by position or mask."""
+        columns, rows, visits = self.columns[members], self.rows[members], self.visits[members]
+        return replace(self, columns=columns, rows=rows, visits=visits)
 
     def gather(self, by_row: Tensor) -> Tensor:
         """Return what belongs to the rows of visits, ``(T, S, F, B, k)``, of ``(T, n, k)``; 0 where there is no row."""
