@@ -71,7 +71,7 @@ def test_a_library_of_ones_own_that_is_missing_is_called_by_its_name(tmp_path: P
     assert "ModuleNotFoundError: No module named 'a_library_of_ones_own'" in run_without("x", program, tmp_path).stderr
 
 
-# Runs in the thin venv: the loops, every defense that a split training knows and every attack, without a search.
+# Runs in the thin venv: the loops, every defense of a split training, every attack, and clients, without a search.
 PROGRAM = """
 import importlib, importlib.metadata, json, sys
 from tune_vfl import load_config
@@ -134,4 +134,9 @@ def settings_of(csv: Path) -> list[tuple[str, str, dict[str, Any], dict[str, Any
     for loop, name in (param.values for param in fitting()):
         known = {"teacher_view": "full"} if loop == LABEL_ONLY and "teacher_view" in fields_of(name) else {}
         found.append((f"{loop}-{name}", loop, spec(csv, loop, name, attacks=["norm"]), known))
+    clients = {"federation": {"name": "horizontal", "clients": 3, "rounds": 2}}
+    for name in ("fedadob", "gaussian", "instahide", "splitfed"):  # between them they have every hook of a client
+        table = {"name": "csv", "path": str(csv), "label": "default"}
+        raw = spec(csv, SPLIT, name, dataset=table, attacks=["bmi"], training={}, **clients)
+        found.append((f"horizontal-{name}", "own_loop_fedavg", raw, {}))
     return found
