@@ -6,11 +6,13 @@ import base64
 from typing import TYPE_CHECKING, NamedTuple
 
 from reports.board import THOROUGH, csv_of, own_attacks, shelves
+from reports.board_grid import FIRST, grid_of
 from reports.looks import COLORS, DARK
 from reports.page import environment, own_text
 from reports.printed import files_of
 from reports.story import options
 from tune_vfl.analysis import formatting
+from tune_vfl.analysis.constraints import RUNGS
 from tune_vfl.analysis.not_examined import checks_by_study
 from tune_vfl.errors import shortened
 from tune_vfl.spec.cell import MEASURE
@@ -23,14 +25,18 @@ if TYPE_CHECKING:
     from tune_vfl.analysis.setting import Setting
     from tune_vfl.records.board import Entry
 
+GRID_NOTE = (
+    "The share of the federation's gain that a defense keeps where the leakage is surely at most {}: that of its most "
+    "useful setting whose leakage is below the bound with {:.0%} confidence, as a decision would choose it. Empty: no "
+    "setting does. –: not measured. *: a check of the search fails, as the data set's part says, and a decision "
+    "recommends nothing."
+)
 NOTES = (
-    "All data sets: utility / leakage of the defense's setting that is likeliest on the front.",
-    "★: a setting of the defense is on the front. –: not measured.",
     "Leakage: the largest advantage of the attacks of `default` over what needs no federation.",
     "Gain kept: the share of what the federation adds to a model of the label party alone.",
     "Paper's attacks: the largest advantage of those by which the defense's paper measured it and that were run here.",
     "Thorough: the leakage by the attacks of `thorough`, which also take part in the training, where these were run.",
-    "On the front: of all data sets on how many; of one the chance that no other setting is better in both.",
+    "On the front: the chance that no other setting is better in both.",
     "In parentheses: 90% intervals.",
     "Setting: the best compromise of the published ones; where a search found a better one, that too, as searched.",
 )
@@ -50,7 +56,7 @@ def board_files(entries: Mapping[Path, Sequence[Entry]]) -> dict[str, bytes]:
 
 
 class SheetRow(NamedTuple):
-    """A line of a data set's table, or of the table of all: texts by column, and the files that they lead to."""
+    """A line of a data set's table: texts by column, and the files that they lead to."""
 
     cells: tuple[str, ...]
     links: tuple[str, ...] = ()
@@ -83,13 +89,15 @@ class Sheet(NamedTuple):
 
 def markdown(found: Sequence[Shelf]) -> str:
     """Return the board as Markdown, with links to entries and figures beside it."""
-    head, lines = _together(found)
+    grid = [SheetRow((row.defense, *(cell.text for cell in row.cells))) for row in grid_of(found)]
+    head = ("defense ", *(_linked(shelf.name, f"#{shelf.name}") for shelf in found))
     beside = (
-        "[A page with the same tables](board-page.html) sorts them, [board.csv](board.csv) has every setting, and "
+        "[A page of the same](board-page.html) in colors sorts it, [board.csv](board.csv) has every setting, and "
         "[board/README.md](../board/README.md) says how to enter a defense of your own."
     )
     notes = "\n".join(f"- {note}" for note in NOTES)
-    parts = ["# The board", _lead(found), beside, "## All data sets", _table(head, lines), notes, *_of_each(found)]
+    asked = ["## What is kept, if little may leak", _kept_at(found, " / ".join(map(formatting.number, RUNGS)))]
+    parts = ["# The board", _lead(found), beside, *asked, _table(head, grid), *_of_each(found), "## Columns", notes]
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,14 +110,16 @@ def page(found: Sequence[Shelf], figures: Mapping[str, bytes]) -> str:
     """
     from markupsafe import Markup
 
-    head, lines = _together(found)
     images = {name: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for name, svg in figures.items()}
     template = environment().get_template("board.html.j2")
     return template.render(
         lead=_lead(found),
         notes=NOTES,
-        head=head,
-        lines=lines,
+        caps=RUNGS,
+        first=FIRST,
+        kept=_kept_at(found, "the bound"),
+        kept_rows=grid_of(found),
+        names=[shelf.name for shelf in found],
         sheets=[_sheet(shelf) for shelf in found],
         images=images,
         light=COLORS,
@@ -130,34 +140,8 @@ def _lead(found: Sequence[Shelf]) -> str:
     )
 
 
-def _together(found: Sequence[Shelf]) -> tuple[tuple[str, ...], list[SheetRow]]:
-    """Return the table of all data sets: of each defense the first line there, utility and leakage."""
-    best: dict[str, dict[str, BoardRow]] = {}
-    for shelf in found:
-        for row in shelf.rows:
-            best.setdefault(row.point.defense, {}).setdefault(shelf.name, row)
-    front = {d: sum(d in _on_front(shelf) for shelf in found) for d in best}
-    order = sorted(best, key=lambda d: (-front[d], len(best[d]), d))
-    lines = [
-        SheetRow((d, f"{front[d]} of {len(best[d])}", *(_short(best[d].get(s.name)) + _star(s, d) for s in found)))
-        for d in order
-    ]
-    return ("defense ", "on the front", *(shelf.name for shelf in found)), lines
-
-
-def _on_front(shelf: Shelf) -> set[str]:
-    return {point.defense for point in shelf.data.found.front}
-
-
-def _star(shelf: Shelf, defense: str) -> str:
-    return " ★" if defense in _on_front(shelf) else ""
-
-
-def _short(row: BoardRow | None) -> str:
-    if row is None:
-        return "–"
-    utility, leakage = row.point.objectives
-    return f"{formatting.short(utility)} / {formatting.short(leakage, 2)}"
+def _kept_at(found: Sequence[Shelf], bound: str) -> str:
+    return GRID_NOTE.format(bound, min((shelf.data.campaign.confidence for shelf in found), default=0.9))
 
 
 def _sheet(shelf: Shelf) -> Sheet:

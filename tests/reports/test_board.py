@@ -11,11 +11,16 @@ import pandas as pd
 import pytest
 
 from reports.board import csv_of, shelves
+from reports.board_grid import grid_of
 from reports.board_page import markdown
+from tune_vfl.analysis.constraints import RUNGS
+from tune_vfl.analysis.decide import decide
+from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.driver.planning import plan_study, read_study
 from tune_vfl.errors import DataError, ParcelError, StudyError
 from tune_vfl.ledger.packing import unpack
 from tune_vfl.records.board import Entry
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.packed import Packed
 from tune_vfl.service.board import add, conditions_in, entries_in, write
 from tune_vfl.spec.cell import MEASURE
@@ -94,6 +99,39 @@ def test_a_failed_check_is_said_once_of_a_data_set() -> None:
     parts = {part.partition("\n")[0]: part for part in text.split("\n## ")}
     assert parts["breast_cancer"].count("Floors close to 1") == 1
     assert "unmix by" in parts["breast_cancer"]
+
+
+@pytest.mark.parametrize("defense", ["laplace", "sparsification", "kdk"])
+def test_the_grid_says_what_a_decision_on_the_defense_alone_would_choose(defense: str) -> None:
+    found = list(shelves(entries_in(BOARD)))
+    row = next(row for row in grid_of(found) if row.defense == defense)
+    for shelf, cell in zip(found, row.cells, strict=True):
+        studies = [study for study in shelf.data.campaign.studies if study.cell.defense == defense]
+        assert cell.measured == bool(studies)
+        if not studies:
+            continue
+        for cap, setting, kept in zip(RUNGS, cell.settings, cell.kept, strict=True):
+            asked = CampaignRecord(shelf.name, tuple(studies), 0, spec={"constraints": {"leakage": cap}})
+            chosen = decide(asked, joint_of(asked, shelf.data.found.dataset))
+            assert cell.trusted == (chosen.verdict != "not_trusted")
+            if not cell.trusted:
+                continue
+            assert (setting is None) == (chosen.setting is None)
+            if setting is not None and chosen.setting is not None:
+                assert (setting.params, kept) == (chosen.setting.params, chosen.setting.kept)
+
+
+def test_the_grid_has_a_row_for_each_defense_and_those_first_that_keep_something_on_the_most_data_sets() -> None:
+    rows = grid_of(list(shelves(entries_in(BOARD))))
+    assert {row.defense for row in rows} == {path.stem for path in FILES}
+    kept = [sum(cell.kept[-1] > 0 for cell in row.cells) for row in rows]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[0] > kept[-1] == 0, "the board has defenses that keep something, and others that keep nothing"
+    shares = [share for row in rows for cell in row.cells for share in cell.kept]
+    assert 0 <= min(shares) < max(shares) <= 1.05
+    assert all(list(cell.kept) == sorted(cell.kept) for row in rows for cell in row.cells), (
+        "if more may leak, no less is kept"
+    )
 
 
 def test_under_more_attacks_the_same_trainings_are_scored() -> None:
