@@ -15,6 +15,7 @@ from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.half_means import half_means
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
+from tune_vfl.attacks.parts.read_signs import read_signs, with_signs
 from tune_vfl.attacks.parts.templates import Templates
 from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
 from tune_vfl.attacks.parts.unsent_sums import UnsentSums
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from tune_vfl.protocol.view import View
     from tune_vfl.protocol.visits import Visits
 
+THINNED = 0.5
+"""Share of zeros among the entries of gradients above which classes are read off the signs of what is left."""
 STILL = 0.002
 """Share of the labels that move in a round, under which a member's rounds end."""
 TAUGHT = 3
@@ -110,6 +113,11 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         halves = {name: Templates(VisitsByStep.of(mean, rows), 2) for name, mean in means.items()}
         with_means = own.beside(*_spans(received))
         found = self._fitted(templates, halves, ledger, own=own, with_means=with_means, trust=trust)
+        thinned = (received == 0).flatten(1).float().mean(-1) > THINNED
+        if view.num_classes == 2 and swaps is None and thinned.any():
+            best = found[self.choice]
+            read = with_signs(read_signs(received), best, own, trust)
+            found[self.choice] = torch.where(thinned[:, None, None], read, best)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
             parts = behind_parts(mechanism.parts, received, added, own, trust)

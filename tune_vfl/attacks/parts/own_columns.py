@@ -103,6 +103,21 @@ class ColumnRegression:
         logits: Tensor = best * _sharpness(best.gather(-2, at), target)
         return logits
 
+    def by_some(self, ids: Tensor, shares: Tensor, known: tuple[Tensor, Tensor, int]) -> Tensor:
+        """Return logits ``(T, N, K)`` fitted to class probabilities of some rows, and to known rows, which judge them.
+
+        Args:
+            ids: ``(T, R)`` positions of the rows, none of them known.
+            shares: ``(T, R, K)`` their class probabilities.
+            known: what :meth:`by_known` takes.
+        """
+        taught, labels, num_classes = known
+        target = one_hot(labels, num_classes).float()
+        rows, wanted = torch.cat([taught, ids], 1), torch.cat([target, shares], 1)
+        scores, _ = _best([kernel.by_few(rows, wanted) for kernel in self._kernels])
+        logits: Tensor = scores * _sharpness(scores.gather(-2, taught.unsqueeze(-1).expand_as(target)), target)
+        return logits
+
     def by_all(self, shares: Tensor) -> Tensor:
         """Return scores ``(T, N, K)`` fitted to class probabilities ``(T, N, K)`` of all rows, each without its own.
 

@@ -135,7 +135,7 @@ class Trust:
         Both are as :meth:`chosen` returns them. Each pair counts at the power that suits it best.
         """
         every = [self.balanced(self.of_true(said) + gate) for said, gate in starts]
-        best = torch.stack([self._losses(logits).amin(0) for logits in every], -1).argmin(-1)
+        best = torch.stack([self.unlikely(logits) for logits in every], -1).argmin(-1)
         said, gate = (torch.stack(part, 1)[torch.arange(len(best)), best] for part in zip(*starts, strict=True))
         return said, gate
 
@@ -144,14 +144,17 @@ class Trust:
 
         Each counts at the power that suits it best.
         """
-        one, other = (self._losses(logits).amin(0) for logits in (first, second))
-        return torch.where((other < one)[:, None, None], second, first)
+        return torch.where((self.unlikely(second) < self.unlikely(first))[:, None, None], second, first)
 
     def joined(self, several: Sequence[Tensor]) -> Tensor:
         """Return the mean of several logits ``(T, n, K)`` at all powers, weighed by how likely known rows are by it."""
         likely = torch.stack([-self._losses(logits) for logits in several]) * self.labels.shape[-1]  # (C, P, T)
         weights = likely.flatten(0, 1).softmax(0).view(likely.shape) * torch.tensor(POWERS)[:, None]
         return (weights.sum(1)[..., None, None] * torch.stack(list(several))).sum(0)
+
+    def unlikely(self, logits: Tensor) -> Tensor:
+        """Return the mean log loss ``(T,)`` of known rows under logits ``(T, n, K)``, at the best power."""
+        return self._losses(logits).amin(0)
 
     def _losses(self, logits: Tensor) -> Tensor:
         """Return by power and member, ``(P, T)``, how unlikely known rows are under logits ``(T, n, K)``."""
