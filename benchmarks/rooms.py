@@ -74,6 +74,7 @@ ROOMS = {
             "tune_vfl/attacks/parts/behind_parts.py",
             "tune_vfl/attacks/parts/half_means.py",
             "tune_vfl/attacks/parts/own_columns.py",
+            "tune_vfl/attacks/parts/read_signs.py",
             "tune_vfl/attacks/parts/templates.py",
             "tune_vfl/attacks/parts/trust.py",
             "tune_vfl/attacks/parts/visits_by_step.py",
@@ -86,7 +87,9 @@ ROOMS = {
         {
             "attacks/test_behind_mechanisms.py": "",
             "attacks/test_half_means.py": "",
+            "attacks/test_in_turn.py": "",
             "attacks/test_matched_filter.py": "",
+            "attacks/test_read_signs.py": "",
             "attacks/test_own_columns.py": "",
             "attacks/test_t*.py": "",
             "attacks/test_visits_by_step.py": "",
