@@ -52,6 +52,70 @@ def test_each_member_is_read_alone_and_one_that_diverged_says_nothing_wrong() ->
     assert not read_signs(torch.full((1, ENTRIES, ROWS, WIDTH), torch.nan)).any()
 
 
+def test_an_entry_that_fewer_than_three_rows_were_sent_is_not_read() -> None:
+    signs = torch.zeros(1, 1, 12, 3)
+    signs[..., :5, 0], signs[..., 5:7, 1], signs[..., 7:10, 2] = 1.0, 1.0, 1.0
+    signs[..., 0, 2] = -1.0  # the row by which the last column is told from the first
+    assert (read_signs(signs)[0, 0] != 0).tolist() == [True] * 5 + [False] * 2 + [True] * 3 + [False] * 2
+    assert read_signs(signs)[0, 0, :5].eq(-read_signs(signs)[0, 0, 7]).all()
+
+
+class Asked:
+    """A regression on own columns that keeps what it was taught, and by which a first order or the other is right."""
+
+    def __init__(self, right: int) -> None:
+        self.right, self.taught = right, []  # type: ignore[var-annotated]
+
+    def by_some(self, ids: Tensor, shares: Tensor, known: tuple[Tensor, Tensor, int]) -> Tensor:
+        self.taught.append((ids[0], shares[0]))
+        logits = torch.zeros(1, ROWS, 2)
+        if len(self.taught) == self.right:
+            y = known[1][0]
+            logits[0, torch.arange(KNOWN), y] = 5.0
+        return logits
+
+
+@pytest.mark.parametrize("right", [1, 2])
+@pytest.mark.parametrize("entries", [2, 6, 8])
+def test_what_was_read_in_the_first_third_is_taught_and_all_of_it_is_added(right: int, entries: int) -> None:
+    y = labels()
+    read = torch.zeros(1, entries, ROWS)
+    first, late = slice(50, 60), slice(80, 90)
+    early = max(1, entries // 3)
+    read[0, :early, first] = 1.0
+    read[0, early:, late] = -1.0
+    read[0, 0, 3] = 1.0  # a known row, which is taught as known
+    own, before = Asked(right), torch.zeros(1, ROWS, 2)
+    trust = trust_of(y)
+    found = with_signs(read, before, own, trust)[0].softmax(-1)[:, 1]  # type: ignore[arg-type]
+    assert len(own.taught) == 2
+    for way, (ids, shares) in zip((1, -1), own.taught, strict=True):
+        assert ids.tolist() == [*range(50, 60), *(i for i in range(KNOWN, ROWS) if not 50 <= i < 60)]
+        assert shares[:10].tolist() == ([[0.0, 1.0]] if way == 1 else [[1.0, 0.0]]) * 10
+        assert (shares[10:] == 0.5).all(), "of other rows nothing was read by then"
+    one, other = (found[first], found[late]) if right == 1 else (found[late], found[first])
+    assert one.min() > 0.98
+    assert other.max() < 0.02
+    rest = torch.cat([found[KNOWN:50], found[90:]])
+    torch.testing.assert_close(rest, torch.full_like(rest, 0.5), atol=0.05, rtol=0)
+
+
+def test_at_most_600_rows_are_taught() -> None:
+    rows = 1000
+    read = torch.ones(1, 3, rows)
+    y = torch.arange(rows) % 2
+    trust = Trust(torch.full((1, 1, 2), 0.5).log(), y[None, :KNOWN], None)
+    asked = []
+
+    class Many:
+        def by_some(self, ids: Tensor, shares: Tensor, known: object) -> Tensor:
+            asked.append(ids.shape[-1])
+            return torch.zeros(1, rows, 2)
+
+    with_signs(read, torch.zeros(1, rows, 2), Many(), trust)  # type: ignore[arg-type]
+    assert asked == [600, 600]
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_own_columns_of_known_rows_say_which_class_is_which(order: int) -> None:
     y = labels()
