@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.constraints import RUNGS
-from tune_vfl.analysis.not_examined import checks_by_study
+from tune_vfl.analysis.not_examined import checks_by_study, doubted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,18 +78,13 @@ def grid_of(found: Sequence[Shelf]) -> list[GridRow]:
         for ranking in shelf.data.rankings
         for row in ranking.rows
     }
-    doubted = {
-        (shelf.name, study)
-        for shelf in found
-        for study, checks in checks_by_study(shelf.data.found).items()
-        if not all(check.ok for check in checks)
-    }
+    failing = {(shelf.name, study) for shelf in found for study in doubted(checks_by_study(shelf.data.found))}
     studies = {(shelf.name, row.point.defense): row.point.study for shelf in found for row in shelf.every}
 
     def cell(name: str, defense: str) -> GridCell:
         study = studies.get((name, defense))
         settings = tuple(_useful(below.get((name, cap, defense))) for cap in RUNGS)
-        return GridCell(name, study is not None, (name, study) not in doubted, settings)
+        return GridCell(name, study is not None, (name, study) not in failing, settings)
 
     defenses = dict.fromkeys(defense for _, defense in studies)
     rows = [GridRow(defense, tuple(cell(shelf.name, defense) for shelf in found)) for defense in defenses]

@@ -23,14 +23,14 @@ EXAMPLES = Path(__file__).resolve().parents[1]
 sys.path.append(str(EXAMPLES))  # the sites' halves, which every framework's example shares
 
 from label_site import prepare  # noqa: E402
-from sites import Relay, Site  # noqa: E402
+from sites import RelayingServer, Site  # noqa: E402
 
 from tune_vfl.errors import TuneVflError  # noqa: E402
 
 
 def recipe(config: str, csv: str | None, folders: list[str], wire: str) -> CollabRecipe:
     """Return the job: the server's and the sites' code, and each site's configuration."""
-    job = CollabRecipe(job_name="defended", server=Relay(), client=Site(), min_clients=len(folders) + 1)
+    job = CollabRecipe(job_name="defended", server=RelayingServer(), client=Site(), min_clients=len(folders) + 1)
     label = {"folder": "", "config": config, "csv": csv, "wire": wire}
     passive = {Path(folder).name: {"folder": folder} for folder in folders}
     job.set_per_site_config({"label": label, **passive})

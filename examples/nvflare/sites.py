@@ -10,7 +10,7 @@ from passive_site import PassiveSite
 DAY = 86_400.0
 
 
-class Relay:
+class RelayingServer:
     """NVFlare's server: it relays messages, and has the label site train."""
 
     @collab.main

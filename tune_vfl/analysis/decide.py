@@ -13,7 +13,7 @@ from tune_vfl.analysis.decision import Decision, Rung
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.formatting import count, listed
 from tune_vfl.analysis.joint_front import Joint, joint_of
-from tune_vfl.analysis.not_examined import checks_by_study, checks_together, unexamined
+from tune_vfl.analysis.not_examined import checks_by_study, checks_together, doubted, unexamined
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.statistics.arrays import Bools
@@ -84,7 +84,7 @@ def _unmeasured(describer: Describer, among: Bools) -> Iterator[str]:
 
 
 def _trusted(joint: Joint, checks: dict[str, tuple[Check, ...]]) -> Bools:
-    failing = {study for study, found in checks.items() if not all(check.ok for check in found)}
+    failing = doubted(checks)
     return np.asarray([p.study not in failing for p in joint.points], dtype=bool)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tune_vfl.analysis.formatting import listed
 from tune_vfl.analysis.joint_front import Joint
@@ -39,6 +39,15 @@ def untried(record: StudyRecord) -> tuple[str, ...]:
 def checks_by_study(joint: Joint) -> dict[str, tuple[Check, ...]]:
     """Return the checks of every study, passed or failed, with those on attacks that were not run."""
     return {part.name: (*checks_of(part), *_tried(part), *_unbroken(part)) for part in joint.parts}
+
+
+def doubted(checks: Mapping[str, tuple[Check, ...]]) -> set[str]:
+    """Return the studies of which a check fails: none of their settings is recommended.
+
+    Args:
+        checks: by study, as :func:`checks_by_study` returns them.
+    """
+    return {study for study, found in checks.items() if not all(check.ok for check in found)}
 
 
 def _unbroken(part: StudyRecord) -> Iterator[Check]:

@@ -114,11 +114,12 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         halves = {name: Templates(VisitsByStep.of(mean, rows), 2) for name, mean in means.items()}
         with_means = own.beside(*_spans(received))
         found = self._fitted(templates, halves, ledger, own=own, with_means=with_means, trust=trust)
-        thinned = (received == 0).flatten(1).float().mean(-1) > THINNED
-        if view.num_classes == 2 and swaps is None and thinned.any():
-            best = found[self.choice]
-            read = with_signs(read_signs(received), best, own, trust)
-            found[self.choice] = torch.where(thinned[:, None, None], read, best)
+        if view.num_classes == 2 and swaps is None:
+            thinned = (received == 0).flatten(1).float().mean(-1) > THINNED
+            if thinned.any():
+                best = found[self.choice]
+                read = with_signs(read_signs(received), best, own, trust)
+                found[self.choice] = torch.where(thinned[:, None, None], read, best)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
             parts = behind_parts(mechanism.parts, received, added, own, trust)

@@ -73,7 +73,9 @@ class ColumnRegression:
         if not own:
             return plain
         near = cls(torch.cat([*beside, by_nearest_rows(x)], -1))
-        fall = plain._of_few(*known)[1] - near._of_few(*known)[1]
+        ids, labels, num_classes = known
+        target = one_hot(labels, num_classes).float()
+        fall = plain._of_few(ids, target)[1] - near._of_few(ids, target)[1]
         spread, mean = torch.std_mean(fall, -1)
         sure = (mean > 0) & (mean > SURE * spread / fall.shape[-1] ** 0.5)
         if not sure.any():
@@ -98,10 +100,8 @@ class ColumnRegression:
             num_classes: K.
         """
         target = one_hot(labels, num_classes).float()
-        at = ids.unsqueeze(-1).expand(*ids.shape, num_classes)
-        best, _ = self._of_few(ids, labels, num_classes)
-        logits: Tensor = best * _sharpness(best.gather(-2, at), target)
-        return logits
+        scores, _ = self._of_few(ids, target)
+        return _as_logits(scores, ids, target)
 
     def by_some(self, ids: Tensor, shares: Tensor, known: tuple[Tensor, Tensor, int]) -> Tensor:
         """Return logits ``(T, N, K)`` fitted to class probabilities of some rows, and to known rows, which judge them.
@@ -114,9 +114,8 @@ class ColumnRegression:
         taught, labels, num_classes = known
         target = one_hot(labels, num_classes).float()
         rows, wanted = torch.cat([taught, ids], 1), torch.cat([target, shares], 1)
-        scores, _ = _best([kernel.by_few(rows, wanted) for kernel in self._kernels])
-        logits: Tensor = scores * _sharpness(scores.gather(-2, taught.unsqueeze(-1).expand_as(target)), target)
-        return logits
+        scores, _ = self._of_few(rows, wanted)
+        return _as_logits(scores, taught, target)
 
     def by_all(self, shares: Tensor) -> Tensor:
         """Return scores ``(T, N, K)`` fitted to class probabilities ``(T, N, K)`` of all rows, each without its own.
@@ -130,8 +129,7 @@ class ColumnRegression:
         """The regression to class probabilities of all rows, whose eigenvectors are found once."""
         return RegressionOfAll([kernel.whole() for kernel in self._kernels])
 
-    def _of_few(self, ids: Tensor, labels: Tensor, num_classes: int) -> Fitted:
-        target = one_hot(labels, num_classes).float()
+    def _of_few(self, ids: Tensor, target: Tensor) -> Fitted:
         return _best([kernel.by_few(ids, target) for kernel in self._kernels])
 
 
@@ -261,10 +259,11 @@ def _gaussian(columns: Tensor) -> Tensor:
     return features
 
 
-def _sharpness(scores: Tensor, target: Tensor) -> Tensor:
-    """Return the factor ``(T, 1, 1)`` of scores under whose softmax the labels ``(T, n, K)`` are likeliest."""
-    said = [(target * (scores * s).log_softmax(-1)).sum((-1, -2)) for s in SHARPNESS]
-    return torch.tensor(SHARPNESS)[torch.stack(said, -1).argmax(-1)][:, None, None]
+def _as_logits(scores: Tensor, ids: Tensor, target: Tensor) -> Tensor:
+    """Return scores ``(T, N, K)`` times the factor by which labels ``(T, A, K)`` of some rows are likeliest."""
+    known = scores.gather(-2, ids.unsqueeze(-1).expand_as(target))
+    said = [(target * (known * s).log_softmax(-1)).sum((-1, -2)) for s in SHARPNESS]
+    return scores * torch.tensor(SHARPNESS)[torch.stack(said, -1).argmax(-1)][:, None, None]
 
 
 def _weighed(group: Tensor) -> Tensor:
