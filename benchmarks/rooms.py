@@ -75,6 +75,7 @@ ROOMS = {
             "tune_vfl/attacks/parts/half_means.py",
             "tune_vfl/attacks/parts/own_columns.py",
             "tune_vfl/attacks/parts/read_signs.py",
+            "tune_vfl/attacks/parts/sent_rows.py",
             "tune_vfl/attacks/parts/templates.py",
             "tune_vfl/attacks/parts/trust.py",
             "tune_vfl/attacks/parts/visits_by_step.py",

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from tests.helpers.visits import FILTER, packed, success, world
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
-from tune_vfl.attacks.parts.read_signs import SURE, read_signs, with_signs
+from tune_vfl.attacks.parts.read_signs import read_signs, with_signs
 from tune_vfl.attacks.parts.trust import Trust
 
 ROWS, KNOWN, ENTRIES, WIDTH = 400, 20, 6, 5
@@ -60,61 +61,89 @@ def test_an_entry_that_fewer_than_three_rows_were_sent_is_not_read() -> None:
     assert read_signs(signs)[0, 0, :5].eq(-read_signs(signs)[0, 0, 7]).all()
 
 
-class Asked:
-    """A regression on own columns that keeps what it was taught, and by which a first order or the other is right."""
-
-    def __init__(self, right: int) -> None:
-        self.right, self.taught = right, []  # type: ignore[var-annotated]
-
-    def by_some(self, ids: Tensor, shares: Tensor, known: tuple[Tensor, Tensor, int]) -> Tensor:
-        self.taught.append((ids[0], shares[0]))
-        logits = torch.zeros(1, ROWS, 2)
-        if len(self.taught) == self.right:
-            y = known[1][0]
-            logits[0, torch.arange(KNOWN), y] = 5.0
-        return logits
+def told_by(y: Tensor, seed: int, strength: float = 1.0) -> ColumnRegression:
+    """Return a regression on three noisy columns of the class."""
+    noise = torch.randn(1, len(y), 3, generator=torch.Generator().manual_seed(seed))
+    return ColumnRegression.held(strength * (2.0 * y - 1)[None, :, None] + noise, known=trust_of(y).known)
 
 
-@pytest.mark.parametrize("right", [1, 2])
-@pytest.mark.parametrize("entries", [2, 6, 9])
-def test_what_was_read_in_the_first_third_is_taught_and_all_of_it_is_added(right: int, entries: int) -> None:
+def sent_where_surprising(own: ColumnRegression, y: Tensor, seed: int) -> Tensor:
+    """Return classes of visits ``(1, 1, n)`` of those rows alone whose columns speak against their class."""
+    towards = own.columns[0].mean(-1)
+    towards = towards * (towards[y == 1].mean() - towards[y == 0].mean()).sign()
+    noise = 0.3 * towards.std() * torch.randn(len(y), generator=torch.Generator().manual_seed(seed))
+    surprise = -(2.0 * y - 1) * towards + noise
+    sent = surprise > surprise.quantile(0.7)
+    return torch.where(sent, 2.0 * y - 1, 0.0).view(1, 1, -1)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_rows_that_are_not_sent_are_of_the_class_that_their_columns_speak_for(order: int) -> None:
+    gains = []
+    for seed in range(4):
+        y = labels(seed)
+        own, trust = told_by(y, seed, 0.8), trust_of(y)
+        read = order * sent_where_surprising(own, y, seed)
+        before = own.by_known(*trust.known)
+        hidden = (read[0, 0] == 0) & (torch.arange(ROWS) >= KNOWN)
+        found = with_signs(read, before, own, trust)[0]
+        # Columns alone, however well they are read: what is not sent is told apart better than they tell any row.
+        best = (own.by_all(one_hot(y, 2).float()[None])[0].argmax(-1) == y).float().mean()
+        gains.append((found.argmax(-1) == y)[hidden].float().mean() - best)
+        assert (found.argmax(-1) == y)[read[0, 0] != 0].float().mean() > 0.95
+    assert sum(gains) / len(gains) > 0.05, gains
+
+
+def test_half_of_what_is_known_judges_the_other_half_and_a_fit_without_use_adds_nothing() -> None:
     y = labels()
-    read = torch.zeros(1, entries, ROWS)
-    first, late = slice(50, 60), slice(80, 90)
-    early = max(1, entries // 3)
-    read[0, early - 1, first] = 1.0
-    read[0, early:, late] = -1.0
-    read[0, 0, 3] = 1.0  # a known row, which is taught as known
-    own, before = Asked(right), torch.zeros(1, ROWS, 2)
-    trust = trust_of(y)
-    found = with_signs(read, before, own, trust)[0].softmax(-1)[:, 1]  # type: ignore[arg-type]
-    assert len(own.taught) == 2
-    for way, (ids, shares) in zip((1, -1), own.taught, strict=True):
-        assert ids.tolist() == [*range(50, 60), *(i for i in range(KNOWN, ROWS) if not 50 <= i < 60)]
-        assert shares[:10].tolist() == ([[0.0, 1.0]] if way == 1 else [[1.0, 0.0]]) * 10
-        assert (shares[10:] == 0.5).all(), "of other rows nothing was read by then"
-    one, other = (found[first], found[late]) if right == 1 else (found[late], found[first])
-    sure = torch.tensor(SURE).sigmoid().expand(10)
-    torch.testing.assert_close(one, sure, atol=1e-3, rtol=0)
-    torch.testing.assert_close(other, 1 - sure, atol=1e-3, rtol=0)
-    rest = torch.cat([found[KNOWN:50], found[90:]])
-    torch.testing.assert_close(rest, torch.full_like(rest, 0.5), atol=0.05, rtol=0)
+    own, trust = told_by(y, 1, 0.0), trust_of(y)  # columns that say nothing
+    before = torch.stack([-(2.0 * y - 1), 2.0 * y - 1], -1)[None]
+    g = torch.Generator().manual_seed(2)
+    read = torch.where(torch.rand(1, 1, ROWS, generator=g) < 0.2, torch.randn(1, 1, ROWS, generator=g).sign(), 0.0)
+    read[..., :KNOWN] = 0
+    found = with_signs(read, before, own, trust)[0]
+    assert (found.argmax(-1) == y).all()
 
 
-def test_at_most_600_rows_are_taught() -> None:
-    rows = 1000
-    read = torch.ones(1, 3, rows)
-    y = torch.arange(rows) % 2
-    trust = Trust(torch.full((1, 1, 2), 0.5).log(), y[None, :KNOWN], None)
-    asked = []
+def test_members_of_which_nothing_was_read_keep_their_logits() -> None:
+    y = labels()
+    own, trust = told_by(y, 1), trust_of(y)
+    before = trust.balanced(own.by_known(*trust.known))
+    torch.testing.assert_close(with_signs(torch.zeros(1, 3, ROWS), before, own, trust), before, atol=1e-4, rtol=0)
 
-    class Many:
-        def by_some(self, ids: Tensor, shares: Tensor, known: object) -> Tensor:
-            asked.append(ids.shape[-1])
-            return torch.zeros(1, rows, 2)
 
-    with_signs(read, torch.zeros(1, rows, 2), Many(), trust)  # type: ignore[arg-type]
-    assert asked == [600, 600]
+def test_each_member_is_fitted_alone() -> None:
+    y, other = labels(0), labels(1)
+    one, two = told_by(y, 0), told_by(other, 1)
+    both = ColumnRegression(torch.cat([one.columns, two.columns]))
+    trust = Trust(torch.full((2, 1, 2), 0.5).log(), torch.stack([y[:KNOWN], other[:KNOWN]]), None)
+    read = torch.cat([sent_where_surprising(one, y, 0), -sent_where_surprising(two, other, 1)])
+    before = torch.zeros(2, ROWS, 2)
+    alone = with_signs(read[1:], before[1:], two, trust_of(other))[0]
+    torch.testing.assert_close(with_signs(read, before, both, trust)[1], alone, atol=1e-3, rtol=1e-3)
+
+
+def test_a_sign_that_is_wrong_now_and_then_is_not_believed_blindly() -> None:
+    y = labels()
+    own, trust = told_by(y, 3), trust_of(y)
+    g = torch.Generator().manual_seed(4)
+    wrong = torch.where(torch.rand(5, ROWS, generator=g) < 0.25, -1.0, 1.0)
+    read = (wrong * (2.0 * y - 1) * (torch.rand(5, ROWS, generator=g) < 0.3))[None]
+    found = with_signs(read, torch.zeros(1, ROWS, 2), own, trust)[0].softmax(-1)[:, 1]
+    sure = torch.where(y == 1, found, 1 - found)
+    told_once = read[0].abs().sum(0) == 1
+    against = told_once & (read[0].sum(0) != 2.0 * y - 1)
+    assert sure[KNOWN:].median() > 0.9
+    assert (sure[KNOWN:][against[KNOWN:]] > 0.5).float().mean() > 0.5, "columns outweigh one sign"
+
+
+def test_class_shares_are_those_of_the_trust() -> None:
+    y = (torch.rand(ROWS, generator=torch.Generator().manual_seed(0)) < 0.2).long()
+    y[:KNOWN] = torch.arange(KNOWN) % 2
+    own = told_by(y, 0)
+    trust = Trust(torch.tensor([[[0.8, 0.2]]]).log(), y[None, :KNOWN], None)
+    found = with_signs(sent_where_surprising(own, y, 0), torch.zeros(1, ROWS, 2), own, trust)
+    assert found.softmax(-1)[0, :, 1].mean() == pytest.approx(0.2, abs=0.02)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -137,7 +166,9 @@ def test_where_own_columns_say_nothing_the_order_stays_open_and_nothing_is_read(
     own = ColumnRegression.held(torch.ones(1, ROWS, 2), known=trust.known)
     received = thin(y)
     received[:, :KNOWN] = 0  # or what is read of them would tell
-    torch.testing.assert_close(with_signs(read_signs(received[None]), before, own, trust), before)
+    found, own_order = (trust.balanced(x) for x in (with_signs(read_signs(received[None]), before, own, trust), before))
+    told = KNOWN + read_signs(received[None])[0, :, KNOWN:].abs().sum(0).nonzero().squeeze(-1)
+    assert (found.argmax(-1) == own_order.argmax(-1))[0, told].float().mean() > 0.9
 
 
 def test_signs_that_belong_to_other_rows_add_nothing() -> None:

@@ -59,7 +59,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
     trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps, and where it sends later
     what it did not send, the rows whose gradients a sent number adds up are fitted, unless known rows speak against it.
     Where the model is taught numbers for parts of a class, a fit of the parts is added. Where of two classes most
-    entries of the gradients are 0, the class is read off the signs of the others too.
+    entries of the gradients are 0, the class is read off the signs of the others too, and off which rows are sent.
     """
 
     summary = "fit all rows' labels, slowly moving class templates of gradients and a kernel on own columns together"

@@ -50,6 +50,11 @@ class ColumnRegression:
         self._sets = sets
         self._kernels = [_Kernel(columns) for columns in sets]
 
+    @property
+    def columns(self) -> Tensor:
+        """Columns ``(T, N, m)`` of the last set."""
+        return self._sets[-1]
+
     @classmethod
     def of(cls, *sets: Sequence[Tensor]) -> Self:
         """Return a regression on groups of columns ``(T, N, ...)``: however wide, one weighs as much as another."""
@@ -101,21 +106,9 @@ class ColumnRegression:
         """
         target = one_hot(labels, num_classes).float()
         scores, _ = self._of_few(ids, target)
-        return _as_logits(scores, ids, target)
-
-    def by_some(self, ids: Tensor, shares: Tensor, known: tuple[Tensor, Tensor, int]) -> Tensor:
-        """Return logits ``(T, N, K)`` fitted to class probabilities of some rows, and to known rows, which judge them.
-
-        Args:
-            ids: ``(T, R)`` positions of the rows, none of them known.
-            shares: ``(T, R, K)`` their class probabilities.
-            known: what :meth:`by_known` takes.
-        """
-        taught, labels, num_classes = known
-        target = one_hot(labels, num_classes).float()
-        rows, wanted = torch.cat([taught, ids], 1), torch.cat([target, shares], 1)
-        scores, _ = self._of_few(rows, wanted)
-        return _as_logits(scores, taught, target)
+        known = scores.gather(-2, ids.unsqueeze(-1).expand_as(target))
+        said = [(target * (known * s).log_softmax(-1)).sum((-1, -2)) for s in SHARPNESS]
+        return scores * torch.tensor(SHARPNESS)[torch.stack(said, -1).argmax(-1)][:, None, None]
 
     def by_all(self, shares: Tensor) -> Tensor:
         """Return scores ``(T, N, K)`` fitted to class probabilities ``(T, N, K)`` of all rows, each without its own.
@@ -257,13 +250,6 @@ def _gaussian(columns: Tensor) -> Tensor:
     root = torch.linalg.cholesky(among + _LEAST * len(at) * eye)
     features: Tensor = kernel @ torch.linalg.solve_triangular(root, eye, upper=False).mT.float()
     return features
-
-
-def _as_logits(scores: Tensor, ids: Tensor, target: Tensor) -> Tensor:
-    """Return scores ``(T, N, K)`` times the factor by which labels ``(T, A, K)`` of some rows are likeliest."""
-    known = scores.gather(-2, ids.unsqueeze(-1).expand_as(target))
-    said = [(target * (known * s).log_softmax(-1)).sum((-1, -2)) for s in SHARPNESS]
-    return scores * torch.tensor(SHARPNESS)[torch.stack(said, -1).argmax(-1)][:, None, None]
 
 
 def _weighed(group: Tensor) -> Tensor:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import logsigmoid, one_hot
+
+from tune_vfl.attacks.parts.sent_rows import SentRows
+from tune_vfl.attacks.parts.trust import POWERS
 
 if TYPE_CHECKING:
     from tune_vfl.attacks.parts.own_columns import ColumnRegression
@@ -15,14 +18,8 @@ if TYPE_CHECKING:
 ROUNDS = 30
 FEWEST = 3
 """Rows in which an entry must not be 0 for its sign to be read."""
-SURE = 6.0
-"""Log odds of a class that was read."""
-READ = 600
-"""Rows whose classes a regression on own columns is taught."""
-HEARD = 2.0
-"""Weight of that regression's logits, which few known rows make too unsure of themselves."""
-TOLD = 0.05
-"""How much likelier known rows must be by it in one order of the classes than in the other."""
+SURE = 30.0
+"""Largest log odds of a class."""
 
 
 def read_signs(received: Tensor) -> Tensor:
@@ -50,11 +47,10 @@ def _read(signs: Tensor) -> Tensor:
 
 
 def with_signs(read: Tensor, best: Tensor, own: ColumnRegression, trust: Trust) -> Tensor:
-    """Return logits ``(T, n, 2)`` of classes that were read, of own columns by these, and of what else is known.
+    """Return logits ``(T, n, 2)`` by the classes that were read, by which rows were sent, and by what else is known.
 
-    The own columns are those of rows that were read early: later on, rows of which something is left are those that
-    the model takes to be of the other class. Known rows judge by this regression which class is which; where neither
-    order is likelier by it than the other, nothing is read.
+    Half of the known rows judge a fit to the other half: they say which class is which, and how far the fit is trusted.
+    Members of which nothing was read keep their logits.
 
     Args:
         read: ``(T, E, n)`` classes of visits, as :func:`read_signs` gives them.
@@ -62,17 +58,19 @@ def with_signs(read: Tensor, best: Tensor, own: ColumnRegression, trust: Trust) 
         own: a regression on own columns.
         trust: known rows, which come first, and class shares.
     """
-    known, count = trust.labels.shape[-1], read.shape[-1]
-    early = read[:, : max(1, read.shape[1] // 3)].sum(1)
-    at = early[:, known:].abs().argsort(dim=-1, descending=True, stable=True)[:, : min(READ, count - known)] + known
-    taught = early.gather(1, at).sign()
-    whole = read.sum(1).sign()
-    losses, answers = [], []
-    for way in (1, -1):
-        columns = own.by_some(at, (1 + way * torch.stack([-taught, taught], -1)) / 2, trust.known)
-        said = way * SURE / 2 * torch.stack([-whole, whole], -1)
-        losses.append(trust.unlikely(trust.balanced(columns + said)))
-        answers.append(trust.balanced(best + said + HEARD * columns))
-    gain = (losses[1] - losses[0])[:, None, None]
-    likelier = torch.where(gain > 0, answers[0], answers[1])
-    return torch.where(gain.abs() > TOLD, likelier, best)
+    known = 2.0 * trust.labels - 1
+    half = torch.arange(known.shape[-1]) % 2
+    judged = torch.stack([half == 0, half == 1])
+    found = []
+    for member, labels in enumerate(known):
+        rows = SentRows(own.columns[member], read[member], trust.prior[member, 0, 1].exp())
+        by_half = rows.fitted(torch.tensor([1.0, 1.0, -1.0, -1.0]), (labels * ~judged).repeat(2, 1))
+        left_out = (by_half[:, : len(labels)].view(2, 2, -1) * judged).sum(1)  # (2, A)
+        powers = torch.tensor(POWERS)[:, None, None]
+        losses = -logsigmoid(powers * left_out * labels).mean(-1)  # (P, 2)
+        power, order = divmod(int(losses.argmin()), 2)
+        odds = rows.fitted(torch.tensor([1.0 - 2 * order]), labels.unsqueeze(0))[0]
+        odds = torch.cat([left_out[order], odds[len(labels) :]]).clamp(-SURE, SURE)
+        weight = POWERS[power]
+        found.append((1 - min(weight, 1.0) / 2) * best[member] + weight / 2 * torch.stack([-odds, odds], -1).float())
+    return torch.where((read != 0).flatten(1).any(1)[:, None, None], trust.balanced(torch.stack(found)), best)
