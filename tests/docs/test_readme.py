@@ -1,4 +1,4 @@
-"""README: its first spec is valid as it stands, on data that come with the package; it names every method."""
+"""README: its spec of several defenses is valid as it stands, on data that come with the package; it names every method."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tune_vfl.samplers.base import SAMPLERS
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_first_spec_is_valid_without_public_data(
+def test_the_spec_of_several_defenses_is_valid_without_public_data(
     home: Path, tmp_path: Path, run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TUNE_VFL_DATA", str(tmp_path / "nothing"))
     spec = tmp_path / "first.yaml"
-    spec.write_text(re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[0], encoding="utf-8")
+    spec.write_text(re.findall(r"```yaml\n(study: first\n.*?)```", README, re.DOTALL)[0], encoding="utf-8")
     code, out, err = run("validate", spec)
     assert code == 0, err
     name = re.findall(r"^study: (\w+)$", spec.read_text(encoding="utf-8"), re.MULTILINE)[0]
