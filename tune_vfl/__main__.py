@@ -16,7 +16,7 @@ def main() -> int:
             with naming_the_install():
                 from tune_vfl.cli.main import main as run
         except UsageError as error:
-            sys.stderr.write(f"tune-vfl: {error}\n")
+            sys.stderr.write(f"tune-vfl: {error}\n  see docs/errors.md#{error.anchor}\n")
             return error.exit_code
         return run()
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -23,9 +24,15 @@ def shortened(parts: Sequence[str], most: int = 20, joint: str = ", ") -> str:
 
 
 class TuneVflError(Exception):
-    """Base of every error raised on purpose. ``exit_code`` is what the command line ends with."""
+    """Base of every error raised on purpose.
+
+    Attributes:
+        exit_code: what the command line ends with.
+        anchor: the heading of docs/errors.md that says what errors of this class mean.
+    """
 
     exit_code = 1
+    anchor: ClassVar[str] = "failed"
 
 
 class InputError(TuneVflError):
@@ -42,6 +49,8 @@ class SpecError(InputError):
         unfit: by an attack's name those of ``problems`` that are gone without the attack.
     """
 
+    anchor = "invalid-spec"
+
     def __init__(self, problems: str | Iterable[str], unfit: Mapping[str, Sequence[str]] | None = None) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         self.unfit = dict(unfit or {})
@@ -57,6 +66,8 @@ class UnknownNameError(SpecError):
         known: the names that there are.
     """
 
+    anchor = "unknown-name"
+
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, list(known)
         super().__init__(f"unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {', '.join(self.known)}.")
@@ -68,46 +79,66 @@ class UsageError(InputError):
     A step that the caller's own loop left out, an argument outside its range, options that exclude each other.
     """
 
+    anchor = "usage"
+
 
 class ShapeError(InputError):
     """Tensors or arrays whose shapes do not fit each other, or what is to be computed from them."""
+
+    anchor = "shapes"
 
 
 class UnwritableError(InputError):
     """A file or a folder that cannot be written. Names the place."""
 
+    anchor = "unwritable"
+
 
 class ConfigError(InputError):
     """A file that is not an exported configuration of a schema known here. Names the file and every problem."""
+
+    anchor = "no-exported-setting"
 
 
 class SelectionError(InputError):
     """A point or an attack that a study does not hold: no point of its front meets the condition."""
 
+    anchor = "nothing-to-select"
+
 
 class DataError(InputError):
     """A data file that is missing, broken or does not fit its description. Names the file and the column."""
+
+    anchor = "data"
 
 
 class StudyError(InputError):
     """A study that does not exist, or exists with another spec."""
 
+    anchor = "study"
+
 
 class ParcelError(InputError):
     """A file that is not a packed study of a schema known here, or is damaged. Names the file and what is wrong."""
+
+    anchor = "packed-study"
 
 
 class UnreachableError(TuneVflError):
     """A cluster, a database or a tracking server that does not answer."""
 
     exit_code = 4
+    anchor = "unreachable"
 
 
 class OtherDataError(TuneVflError):
     """A machine with other data, or another version of this package, than the study that it is to work for."""
 
     exit_code = 4
+    anchor = "other-machine"
 
 
 class NotGrantedError(TuneVflError):
     """An attack asked its view for something that its threat model does not grant."""
+
+    anchor = "not-granted"

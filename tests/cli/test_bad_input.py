@@ -258,6 +258,7 @@ def test_a_table_is_not_downloaded(place: Path, capsys: pytest.CaptureFixture[st
     told = refused(place, capsys, "data", "check", "--dataset", "csv", "--set", f"dataset={csv(path=address)}")
     assert told == (
         "tune-vfl: https://me@host/a.csv: is an address, and nothing is downloaded; fetch the file, and give its path\n"
+        "  see docs/errors.md#data\n"
     )
 
 

@@ -32,9 +32,9 @@ def test_a_compromise_is_exported_when_it_is_chosen(run: Run, tmp_path: Path) ->
     code, out, err = run("export", "study", "-o", best)
     assert (code, out, best.exists()) == (2, "", False)
     assert err.startswith("tune-vfl: A compromise on breast_cancer: laplace scale=")
-    choices = [line.split()[1].strip("'") for line in err.splitlines()[1:]]
+    choices = [line.split()[1].strip("'") for line in err.splitlines()[1:-1]]
     assert choices == ["study#2", "study#3", "knee"]
-    assert err.splitlines()[-1] == "  --select knee  takes the compromise all the same: laplace scale=6.31e-5"
+    assert err.splitlines()[-2] == "  --select knee  takes the compromise all the same: laplace scale=6.31e-5"
     assert json.loads(run("export", "study", "-o", best, "--select", "knee", "--json")[1])["trial"] == 1
     for by in choices[:2]:
         assert run("export", "study", "-o", best, "--select", by)[0] == 0

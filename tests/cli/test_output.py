@@ -32,7 +32,7 @@ def test_hidden_characters_are_shown_wherever_they_stand(rows: int, capsys: pyte
     emit(f"a {HIDDEN}\n\tb ü £ 漢")
     emit_table((f"c{HIDDEN}", "[bold]d"), [(f"e{HIDDEN}", {"k": f"f{HIDDEN}"})] * rows, f"g{HIDDEN}")
     say(f"h{HIDDEN}")
-    complain([f"i{HIDDEN}", f"j{HIDDEN}"])
+    complain([f"i{HIDDEN}", f"j{HIDDEN}"], "data")
     out, err = capsys.readouterr()
     assert visible(out + err) == out + err
     assert f"a {SHOWN}\n\tb ü £ 漢\n" in out

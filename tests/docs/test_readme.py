@@ -1,4 +1,4 @@
-"""README: its spec of several defenses is valid as it stands, on data that come with the package; it names every method."""
+"""README: its spec of several defenses is valid as it stands, on bundled data; it names every method."""
 
 from __future__ import annotations
 

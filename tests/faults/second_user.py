@@ -254,7 +254,7 @@ def attempts(first: First, other: Other, work: Path) -> Iterator[tuple[str, Atte
             into.write(bytes(2**20))
     done = first.runs("study", "unpack", bomb)
     refused = "larger than" in done.stderr
-    yield "a packed study that swells", (not refused, done.stderr.strip().splitlines()[-1])
+    yield "a packed study that swells", (not refused, done.stderr.strip().splitlines()[0])
 
 
 def listeners(first: First, other: Other, work: Path) -> Iterator[tuple[str, Attempt]]:
@@ -445,7 +445,7 @@ def heard(note: Path, done: subprocess.CompletedProcess[str]) -> Attempt:
     """A listener has won where it heard the token or the secret."""
     words = note.read_bytes()
     secret = base64.b64encode(f"x:{SECRET}".encode())
-    said = (done.stderr.strip().splitlines() or [""])[-1]
+    said = " ".join(done.stderr.strip().splitlines()[-2:])
     won = b"Bearer" in words or SECRET.encode() in words or secret in words
     return won, f"heard {len(words)} bytes; exit {done.returncode}: {said}"
 

@@ -138,10 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except SpecError as error:
-        complain(_with_reason(error.problems))
+        complain(_with_reason(error.problems), error.anchor)
         return error.exit_code
     except TuneVflError as error:
-        complain(_with_reason([str(error)]))
+        complain(_with_reason([str(error)]), error.anchor)
         return error.exit_code
     except Exception as error:  # the last place that can turn it into a message
         return _unexpected(error)
@@ -155,13 +155,13 @@ def _with_reason(problems: Sequence[str]) -> list[str]:
 
 def _unexpected(error: Exception) -> int:
     if working_folder_is_gone():
-        complain([_GONE])
+        complain([_GONE], UsageError.anchor)
         return UsageError.exit_code
     if os.environ.get("TUNE_VFL_DEBUG", "") not in {"", "0"}:
         traceback.print_exception(error, file=sys.stderr)
     text = " ".join(str(error).split())
     hint = "" if os.environ.get("TUNE_VFL_DEBUG") else " (TUNE_VFL_DEBUG=1 shows where)"
-    complain([f"unexpected {type(error).__name__}: {text[:500]}{hint}"])
+    complain([f"unexpected {type(error).__name__}: {text[:500]}{hint}"], "unexpected")
     return 1
 
 

@@ -99,11 +99,12 @@ def note(message: str) -> None:
     say(f"note: {message}")
 
 
-def complain(problems: Sequence[str]) -> None:
-    """Print problems on stderr: one sentence, or a list."""
+def complain(problems: Sequence[str], anchor: str) -> None:
+    """Print problems on stderr, one sentence or a list, and the heading of docs/errors.md that says what to do."""
     if len(problems) == 1:
         say(f"tune-vfl: {problems[0]}")
-        return
-    say(f"tune-vfl: {len(problems)} problems:")
-    for problem in problems:
-        say(f"  - {problem}")
+    else:
+        say(f"tune-vfl: {len(problems)} problems:")
+        for problem in problems:
+            say(f"  - {problem}")
+    say(f"  see docs/errors.md#{anchor}")

@@ -28,6 +28,7 @@ def studies(storage: Storage = None, json: Json = False) -> None:
     Example: `tune-vfl studies --json`
     """
     from tune_vfl.analysis.summary import study_summary
+    from tune_vfl.ledger.damage import DamagedError
     from tune_vfl.service.studies import all_records, held_names, state_of
 
     rows = []
@@ -55,7 +56,7 @@ def studies(storage: Storage = None, json: Json = False) -> None:
     elif not damaged:
         say("no studies yet: `tune-vfl quickstart` makes one")
     if damaged:
-        complain(damaged)
+        complain(damaged, DamagedError.anchor)
         raise typer.Exit(1)
 
 

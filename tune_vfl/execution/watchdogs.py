@@ -32,6 +32,8 @@ _DIED = (
 class RayDiedError(UnreachableError):
     """Ray's node under the driver has died."""
 
+    anchor = "ray-died"
+
 
 def own_node_lives() -> bool:
     """Return whether Ray's node of this driver is alive."""

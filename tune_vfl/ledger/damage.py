@@ -55,6 +55,8 @@ class Damage(NamedTuple):
 class DamagedError(TuneVflError):
     """Rows of a ledger that are not what was written; studies without such a row are not concerned."""
 
+    anchor = "damaged-rows"
+
     def __init__(self, place: str, found: Sequence[Damage]) -> None:
         self.found = found
         super().__init__(

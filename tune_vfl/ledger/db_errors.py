@@ -47,6 +47,8 @@ class LedgerTroubleError(UnreachableError):
         damaged: whether a part of the file cannot be read; other parts may be.
     """
 
+    anchor = "ledger-trouble"
+
     def __init__(self, place: str, trouble: Trouble, waited: float = 0.0) -> None:
         self.place, self.trouble = place, trouble
         self.damaged = trouble in (_SQLITE["SQLITE_CORRUPT"], _SQLITE["SQLITE_NOTADB"])
@@ -61,6 +63,8 @@ class LedgerGoneError(UnreachableError):
         place: the database's URL without its password.
         what: what there is instead.
     """
+
+    anchor = "ledger-gone"
 
     def __init__(self, place: str, what: str) -> None:
         super().__init__(

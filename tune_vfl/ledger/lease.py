@@ -37,6 +37,8 @@ _GIVEN_BACK = 0.0
 class LeaseLostError(StudyError):
     """Another process has taken the lease; this one must stop."""
 
+    anchor = "lease-lost"
+
 
 class Clock(NamedTuple):
     """A time on a clock that all clients of a database share.
