@@ -15,6 +15,7 @@ from tune_vfl.analysis import formatting
 from tune_vfl.analysis.constraints import RUNGS
 from tune_vfl.analysis.not_examined import checks_by_study
 from tune_vfl.errors import shortened
+from tune_vfl.records.board import SUFFIX
 from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
@@ -163,9 +164,9 @@ def _sheet(shelf: Shelf) -> Sheet:
     kept = {title: texts for title, texts in columns.items() if any(text not in ("", "–") for text in texts)}
     folder = f"../{shelf.file.parent.name}/{shelf.name}"
     files = {
-        "defense ": [f"{folder}/{row.point.defense}.json" for row in shelf.rows],
+        "defense ": [f"{folder}/{row.point.defense}{SUFFIX}" for row in shelf.rows],
         "thorough": [
-            "" if row.thorough is None else f"{folder}{THOROUGH}/{row.point.defense}.json" for row in shelf.rows
+            "" if row.thorough is None else f"{folder}{THOROUGH}/{row.point.defense}{SUFFIX}" for row in shelf.rows
         ],
     }
     links = [files.get(title, [""] * len(shelf.rows)) for title in kept]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
 from pathlib import Path
@@ -19,7 +20,7 @@ from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.driver.planning import plan_study, read_study
 from tune_vfl.errors import DataError, ParcelError, StudyError
 from tune_vfl.ledger.packing import unpack
-from tune_vfl.records.board import Entry
+from tune_vfl.records.board import MOST_BYTES, Entry
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.packed import Packed
 from tune_vfl.service.board import add, conditions_in, entries_in, write
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 BOARD, DOCS = ROOT / "board", ROOT / "docs"
-FILES = sorted(BOARD.glob("*/*.json"))
-SOME = BOARD / "breast_cancer" / "laplace.json"
+FILES = sorted(BOARD.glob("*/*.json.gz"))
+SOME = BOARD / "breast_cancer" / "laplace.json.gz"
+BYTES_AN_ENTRY = 5_000  # the mean, which may only fall: lower it with what is taken away
 
 
 def again(command: str) -> dict[str, object]:
@@ -60,12 +62,12 @@ def assert_kept(before: object, now: object) -> None:
 
 @pytest.mark.parametrize("name", sorted({path.parent.name for path in FILES}))
 def test_each_entrys_command_plans_what_was_measured(name: str) -> None:
-    files = sorted((BOARD / name).glob("*.json"))
+    files = sorted((BOARD / name).glob("*.json.gz"))
     for path in files:
         entry = Entry.read(path)
         study = entry.record
-        text = path.read_text(encoding="utf-8")
-        assert study.cell.defense == path.stem
+        text = gzip.decompress(path.read_bytes()).decode()
+        assert path.name == f"{study.cell.defense}.json.gz"
         assert_kept(json.loads(text), json.loads(entry.text()))
         assert study.ok, "an entry has a result"
         try:
@@ -79,6 +81,12 @@ def test_each_entrys_command_plans_what_was_measured(name: str) -> None:
                 f"{path}: search it again, `{entry.command}`, and add it, or remove it; where every entry differs, "
                 "trials are measured otherwise than before: raise MEASURE in tune_vfl/spec/cell.py"
             )
+
+
+def test_the_board_is_small() -> None:
+    sizes = [path.stat().st_size for path in BOARD.rglob("*") if path.is_file()]
+    assert sum(sizes) < 2_000_000
+    assert sum(path.stat().st_size for path in FILES) <= BYTES_AN_ENTRY * len(FILES)
 
 
 def test_the_pages_show_the_entries_as_they_are() -> None:
@@ -123,7 +131,7 @@ def test_the_grid_says_what_a_decision_on_the_defense_alone_would_choose(defense
 
 def test_the_grid_has_a_row_for_each_defense_and_those_first_that_keep_something_on_the_most_data_sets() -> None:
     rows = grid_of(list(shelves(entries_in(BOARD))))
-    assert {row.defense for row in rows} == {path.stem for path in FILES}
+    assert {row.defense for row in rows} == {path.name.removesuffix(".json.gz") for path in FILES}
     kept = [sum(cell.kept[-1] > 0 for cell in row.cells) for row in rows]
     assert kept == sorted(kept, reverse=True)
     assert kept[0] > kept[-1] == 0, "the board has defenses that keep something, and others that keep nothing"
@@ -222,18 +230,18 @@ def test_a_study_with_a_start_or_a_stop_of_its_own_is_refused(mine: Path, field:
 
 
 def test_an_entry_of_an_earlier_measure_is_marked_and_compared_with_nothing(mine: Path) -> None:
-    raw = json.loads(SOME.read_text(encoding="utf-8"))
+    raw = json.loads(gzip.decompress(SOME.read_bytes()))
     newest = raw["packed"]["studies"][0]["measure"]
     raw["packed"]["studies"][0]["measure"] = newest - 1
     folder = mine / "breast_cancer"
     folder.mkdir()
-    (folder / "laplace.json").write_text(json.dumps(raw), encoding="utf-8")
-    (folder / "kdk.json").write_bytes((SOME.parent / "kdk.json").read_bytes())
+    (folder / "laplace.json").write_text(json.dumps(raw), encoding="utf-8")  # as those of 0.1.0
+    (folder / "kdk.json.gz").write_bytes((SOME.parent / "kdk.json.gz").read_bytes())
     (shelf,) = shelves(entries_in(mine))
     assert {row.point.defense for row in shelf.every} == {"kdk"}
     write(mine, mine.parent)
     assert f"Stale, and not compared: laplace (measure {newest - 1}" in (mine.parent / "board.md").read_text("utf-8")
-    (folder / "kdk.json").unlink()
+    (folder / "kdk.json.gz").unlink()
     write(mine, mine.parent)
     assert f"Stale: measured under measure {newest - 1}, and" in (mine.parent / "board.md").read_text("utf-8")
 
@@ -244,4 +252,14 @@ def test_a_file_that_is_no_entry_is_named(mine: Path) -> None:
     (folder / "mine.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ParcelError, match=r"mine\.json: is not an entry of the board: program"):
         entries_in(mine)
+    (folder / "mine.json").unlink()
+    for name, content, says in (
+        ("cut", SOME.read_bytes()[:1000], "cannot be read"),
+        ("text", b"{}", "cannot be read"),
+        ("large", gzip.compress(bytes(MOST_BYTES + 1)), "holds more than 16777216 bytes"),
+    ):
+        (folder / f"{name}.json.gz").write_bytes(content)
+        with pytest.raises(ParcelError, match=rf"{name}\.json\.gz: .*{says}"):
+            entries_in(mine)
+        (folder / f"{name}.json.gz").unlink()
     assert list(conditions_in(mine)) == [mine / "breast_cancer.yaml"]

@@ -1,9 +1,11 @@
-"""Entries of the board: what one search found of one defense on one data set, as a JSON file without rows of data."""
+"""Entries of the board: what one search found of one defense on one data set, as compressed JSON, no rows in it."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
+import zlib
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+
+SUFFIX = ".json.gz"
+"""Of an entry's file, after the name of its defense."""
+
+MOST_BYTES = 16 * 2**20
+"""Of an entry's text; today's have up to 90,000."""
 
 ENTRY_SCHEMA: Literal["tune-vfl/board-entry/1"] = "tune-vfl/board-entry/1"
 
@@ -61,27 +69,35 @@ class Entry(Strict):
 
     @classmethod
     def read(cls, path: Path) -> Entry:
-        """Read an entry's file.
+        """Read an entry's file, also one that is not compressed, as those of 0.1.0.
 
         Raises:
             ParcelError: when it is not an entry of this schema; the message names the file and what is wrong.
         """
         try:
-            found = cls.model_validate_json(path.read_text(encoding="utf-8"))
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                body = file.read(MOST_BYTES + 1)
+            if len(body) > MOST_BYTES:
+                raise ParcelError(f"{path}: is not an entry of the board: it holds more than {MOST_BYTES} bytes")
+            found = cls.model_validate_json(body)
         except ValidationError as error:
             raise ParcelError(f"{path}: is not an entry of the board: {shortened(explain(error), 3, '; ')}") from error
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise ParcelError(f"{path}: cannot be read ({error}); give a file that `board add` wrote") from error
         if found.packed.campaign is not None:
             raise ParcelError(f"{path}: is not an entry of the board: expected one study, got a campaign")
         return found
 
     def text(self) -> str:
-        """Return the content of its file: JSON, a line for the study and for each trial, so that changes show."""
+        """Return what its file holds: JSON, a line for the study and for each trial."""
         tables = self.packed.plain()
         rows = (f'  "{name}": [{_lines(found)}]' for name, found in tables.items())
         head = self.model_dump(mode="json", by_alias=True, exclude={"packed"})
         return json.dumps(head, indent=1)[:-2] + ',\n "packed": {\n' + ",\n".join(rows) + "\n }\n}\n"
+
+    def compressed(self) -> bytes:
+        """Return the content of its file: the text, compressed, of the same bytes each time."""
+        return gzip.compress(self.text().encode(), mtime=0)
 
     @property
     def measure(self) -> int:

@@ -1,7 +1,7 @@
 """The verbs ``board add`` and ``board write``: entries from the ledger's studies, and the pages of all entries.
 
 A board is a folder. ``DATASET.yaml`` in it is a spec, the conditions under which every defense is measured there;
-``DATASET/DEFENSE.json`` are the entries.
+``DATASET/DEFENSE.json.gz`` are the entries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.planning import plan_study, read_study
 from tune_vfl.errors import SpecError, StudyError, UsageError, shortened
 from tune_vfl.machine.files import written_out, written_whole
-from tune_vfl.records.board import Entry, settings_of
+from tune_vfl.records.board import SUFFIX, Entry, settings_of
 from tune_vfl.service.parcels import pack
 from tune_vfl.service.studies import campaign_record
 from tune_vfl.spec.raw import apply_settings, read_yaml
@@ -58,12 +58,12 @@ def add(name: str, board: Path, storage: str | None = None) -> list[Path]:
             )
         packed = pack(study.name, storage)
         under = conditions_of(packed, conditions)
-        entries[board / under.stem / f"{study.cell.defense}.json"] = Entry.of(
+        entries[board / under.stem / f"{study.cell.defense}{SUFFIX}"] = Entry.of(
             packed, Path(board.name, under.name), DEFENSES[study.cell.defense].paper_attacks
         )
     for path, entry in entries.items():
         with written_whole(path) as draft:
-            draft.write_text(entry.text(), encoding="utf-8")
+            draft.write_bytes(entry.compressed())
     return list(entries)
 
 
@@ -74,7 +74,7 @@ def entries_in(board: Path) -> dict[Path, list[Entry]]:
         UsageError: when the folder holds no conditions.
         ParcelError: for a file that is not an entry.
     """
-    found = {path: sorted((board / path.stem).glob("*.json")) for path in conditions_in(board)}
+    found = {path: sorted((board / path.stem).glob("*.json*")) for path in conditions_in(board)}
     return {path: [Entry.read(file) for file in files] for path, files in found.items()}
 
 
