@@ -1,5 +1,9 @@
-"""Configuration of the site: python -m sphinx -W -c docs . build/site."""
+"""Configuration of the site: python -m sphinx -W -c docs . build/site.
 
+With ``TUNE_VFL_REPOSITORY`` (https://github.com/OWNER/NAME) each page has a link to where it is edited.
+"""
+
+import os
 import sys
 from pathlib import Path
 
@@ -7,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sphinx.util.nodes import make_refnode
 
+from docs.llms import write_llms
 from docs.tables import Generated
 from tune_vfl.machine.version import VERSION
 
@@ -17,7 +22,7 @@ copyright = "the authors of tune-vfl; Apache-2.0"  # noqa: A001 - Sphinx reads t
 # The source is the root of the repository, so that a link between two pages is the same here and where Git shows them.
 root_doc = "docs/index"
 include_patterns = ["README.md", "docs/**", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "[!.]*/README.md"]
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 
 highlight_language = "bash"
 default_role = "code"
@@ -35,6 +40,9 @@ nitpick_ignore_regex = [("py:.*", r"(?!tune_vfl\.).*"), (r"py:(class|mod)", r"tu
 html_theme = "furo"
 html_title = "tune-vfl"
 html_copy_source = False
+copybutton_selector = "div:not(.highlight-text) > div.highlight pre"  # what a program printed is not to be typed
+if repository := os.environ.get("TUNE_VFL_REPOSITORY"):
+    html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": ""}
 html_extra_path = ["site"]
 
 
@@ -52,3 +60,4 @@ def setup(app):
     """Register what this site has of its own."""
     app.add_directive("generated", Generated)
     app.connect("missing-reference", find_public)
+    app.connect("build-finished", write_llms)

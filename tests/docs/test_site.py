@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from docs.llms import NEEDS, llms_text
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("[!.]*/README.md")])
 TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -53,6 +55,16 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         there = (page.parent / target).resolve() if target else page
         assert there.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(there), f"{page.name}: {target}#{anchor}"
+
+
+def test_llms_txt_lists_the_pages_at_their_addresses() -> None:
+    lines = llms_text().splitlines()
+    assert lines[0] == "# tune-vfl"
+    found = {target.removesuffix(".html") for line in lines for target, _ in LINK.findall(line)}
+    pages = {str(page.relative_to(ROOT)).removesuffix(".md") for page in PAGES}
+    assert found <= pages
+    parts = {f"docs/{name}" for name in ("index", *NEEDS)} | {name for name in pages if name.startswith("docs/api-")}
+    assert pages - found <= parts | {"README"}
 
 
 def test_the_entry_for_bibtex_is_that_of_the_citation_file() -> None:
