@@ -23,7 +23,7 @@ def test_ray_accepts_google_s_parts_in_place_of_aws_s():
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     aws = yaml.safe_load((ROOT / "cluster.yaml").read_text(encoding="utf-8"))
-    google = yaml.safe_load(snippet("Google Cloud"))
+    google = yaml.safe_load((ROOT / "cluster/google-parts.yaml").read_text(encoding="utf-8"))
     validate_config(prepare_config({**aws, **google}))
     assert set(google["available_node_types"]) == set(aws["available_node_types"])
     kept = google["available_node_types"]["head"]["node_config"]["disks"][1]
@@ -31,7 +31,7 @@ def test_ray_accepts_google_s_parts_in_place_of_aws_s():
 
 
 def test_the_job_on_kubernetes_wants_a_token_and_the_ray_that_is_installed():
-    job = yaml.safe_load(snippet("Kubernetes"))
+    job = yaml.safe_load((ROOT / "cluster/kubernetes.yaml").read_text(encoding="utf-8"))
     cluster = job["spec"]["rayClusterSpec"]
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     assert cluster["authOptions"] == {"mode": "token"}
@@ -45,7 +45,7 @@ def test_the_job_on_kubernetes_wants_a_token_and_the_ray_that_is_installed():
 
 
 def test_the_job_s_command_is_one_of_ours(run, tmp_path):
-    job = yaml.safe_load(snippet("Kubernetes"))
+    job = yaml.safe_load((ROOT / "cluster/kubernetes.yaml").read_text(encoding="utf-8"))
     program, verb, spec, option = job["spec"]["entrypoint"].split()
     assert (program, option) == ("tune-vfl", "--json")
     code, _, err = run(verb, tmp_path / Path(spec).name, option)
@@ -61,7 +61,7 @@ def test_the_described_cluster_is_read(tmp_path, monkeypatch):
     assert find_profile("lab").home == "/data/tune-vfl"
 
 
-@pytest.mark.parametrize("file", ["cluster.yaml", "cluster/local.yaml"])
+@pytest.mark.parametrize("file", ["cluster.yaml", "cluster/local.yaml", "cluster/google-parts.yaml", "cluster/kubernetes.yaml"])
 def test_every_file_that_the_page_names_is_there(file):
     assert f"`{file}`" in TEXT
     assert (ROOT / file).is_file()
