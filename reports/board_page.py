@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reports.board import THOROUGH, csv_of, own_attacks, shelves
 from reports.board_grid import FIRST, grid_of
+from reports.board_sets import held_against, source_of, spelled
 from reports.looks import COLORS, DARK
 from reports.page import environment, own_text
 from reports.printed import files_of
@@ -14,6 +15,7 @@ from reports.story import options
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.constraints import RUNGS
 from tune_vfl.analysis.not_examined import checks_by_study
+from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import shortened
 from tune_vfl.records.board import SUFFIX
 from tune_vfl.spec.cell import MEASURE
@@ -68,7 +70,8 @@ class Sheet(NamedTuple):
     """A data set's part of the page.
 
     Attributes:
-        name: of the data set's conditions; ``file``: theirs.
+        name: of the data set's conditions; ``file``: theirs; ``title``: as the field spells it.
+        source: who made the data, and where they are had.
         says: the conditions in sentences.
         head: titles of the columns; a trailing space marks a column of texts.
         lines: of the table; ``apart``: sentences on what is not in it.
@@ -78,6 +81,8 @@ class Sheet(NamedTuple):
 
     name: str
     file: str
+    title: str
+    source: tuple[str, str]
     says: str
     head: tuple[str, ...]
     lines: tuple[SheetRow, ...]
@@ -91,7 +96,7 @@ class Sheet(NamedTuple):
 def markdown(found: Sequence[Shelf]) -> str:
     """Return the board as Markdown, with links to entries and figures beside it."""
     grid = [SheetRow((row.defense, *(cell.text for cell in row.cells))) for row in grid_of(found)]
-    head = ("defense ", *(_linked(shelf.name, f"#{shelf.name}") for shelf in found))
+    head = ("defense ", *(_linked(spelled(shelf.name), f"#{shelf.name}") for shelf in found))
     beside = (
         "[A page of the same](board-page.html) in colors sorts it, [board.csv](board.csv) has every setting, and "
         "[board/README.md](../board/README.md) says how to enter a defense of your own."
@@ -120,7 +125,8 @@ def page(found: Sequence[Shelf], figures: Mapping[str, bytes]) -> str:
         first=FIRST,
         kept=_kept_at(found, "the bound"),
         kept_rows=grid_of(found),
-        names=[shelf.name for shelf in found],
+        held=[held_against(shelf) for shelf in found],
+        papers={name: DEFENSES[name].reference for name in DEFENSES},
         sheets=[_sheet(shelf) for shelf in found],
         images=images,
         light=COLORS,
@@ -173,6 +179,8 @@ def _sheet(shelf: Shelf) -> Sheet:
     return Sheet(
         name=shelf.name,
         file=f"../{shelf.file.parent.name}/{shelf.file.name}",
+        title=spelled(shelf.name),
+        source=source_of(found.dataset),
         says=_conditions(shelf),
         head=tuple(kept),
         lines=tuple(
@@ -264,7 +272,8 @@ def _of_each(found: Sequence[Shelf]) -> list[str]:
     texts = []
     for sheet in map(_sheet, found):
         lines = [SheetRow(tuple(map(_linked, line.cells, line.links))) for line in sheet.lines]
-        says = f"Conditions: [{sheet.name}.yaml]({sheet.file}). {sheet.says}"
+        made_by, address = sheet.source
+        says = f"Data: {_linked(made_by, address)}. Conditions: [{sheet.name}.yaml]({sheet.file}). {sheet.says}"
         texts += [f"## {sheet.name}", says, *sheet.apart, f"![{sheet.alt}]({sheet.image})", _table(sheet.head, lines)]
     return texts
 

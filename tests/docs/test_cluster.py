@@ -61,7 +61,9 @@ def test_the_described_cluster_is_read(tmp_path, monkeypatch):
     assert find_profile("lab").home == "/data/tune-vfl"
 
 
-@pytest.mark.parametrize("file", ["cluster.yaml", "cluster/local.yaml", "cluster/google-parts.yaml", "cluster/kubernetes.yaml"])
+@pytest.mark.parametrize(
+    "file", ["cluster.yaml", "cluster/local.yaml", "cluster/google-parts.yaml", "cluster/kubernetes.yaml"]
+)
 def test_every_file_that_the_page_names_is_there(file):
     assert f"`{file}`" in TEXT
     assert (ROOT / file).is_file()

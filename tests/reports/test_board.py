@@ -14,9 +14,12 @@ import pytest
 from reports.board import csv_of, shelves
 from reports.board_grid import grid_of
 from reports.board_page import markdown
+from reports.board_sets import held_against, source_of, spelled
 from tune_vfl.analysis.constraints import RUNGS
 from tune_vfl.analysis.decide import decide
+from tune_vfl.analysis.exporting import exported
 from tune_vfl.analysis.joint_front import joint_of
+from tune_vfl.config import save_config
 from tune_vfl.driver.planning import plan_study, read_study
 from tune_vfl.errors import DataError, ParcelError, StudyError
 from tune_vfl.ledger.packing import unpack
@@ -140,6 +143,33 @@ def test_the_grid_has_a_row_for_each_defense_and_those_first_that_keep_something
     assert all(list(cell.kept) == sorted(cell.kept) for row in rows for cell in row.cells), (
         "if more may leak, no less is kept"
     )
+
+
+def test_a_setting_that_was_exported_from_a_board_s_study_finds_its_data_set(tmp_path: Path) -> None:
+    """What the page compares is in the file as it is in the page, field by field."""
+    for shelf in shelves(entries_in(BOARD)):
+        study = shelf.data.campaign.studies[0]
+        trial = next(trial for trial in study.trials if trial.outcome.outcome == "ok")
+        file = save_config(exported(study, trial, "trial"), tmp_path / "own.json")
+        own, held = json.loads(file.read_text(encoding="utf-8")), json.loads(json.dumps(held_against(shelf)))
+        assert {name: own[name] for name in ("dataset", "model", "training")} == {
+            name: held[name] for name in ("dataset", "model", "training")
+        }
+        assert set(held["attacks"]) <= {attack["name"] for attack in own["attacks"]}
+        assert (own["rows"], own["threat"]["labels_per_class"]) == (held["rows"], held["known"])
+        if held["alone"] is not None:
+            kept = (own["measured"]["utility"] - held["alone"]) / held["gain"]
+            point = next(point for point in shelf.data.found.points if point.trial == trial)
+            assert kept == pytest.approx(point.gain_kept)
+
+
+def test_data_sets_are_spelled_and_their_sources_named() -> None:
+    for shelf in shelves(entries_in(BOARD)):
+        assert spelled(shelf.name)[0].isupper()
+        assert source_of(shelf.data.found.dataset)[0]
+    assert spelled("a_mixture") == "a mixture"
+    assert source_of("nowhere") == ("", "")
+    assert source_of("bank")[1] == "https://archive.ics.uci.edu/dataset/222/bank+marketing"
 
 
 def test_under_more_attacks_the_same_trainings_are_scored() -> None:
