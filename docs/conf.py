@@ -44,6 +44,8 @@ copybutton_selector = "div:not(.highlight-text) > div.highlight pre"  # what a p
 if repository := os.environ.get("TUNE_VFL_REPOSITORY"):
     html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": ""}
 html_extra_path = ["site"]
+html_static_path = ["static"]
+html_css_files = ["lines.css"]
 
 
 def find_public(app, env, node, content):
