@@ -67,6 +67,11 @@ def test_llms_txt_lists_the_pages_at_their_addresses() -> None:
     assert pages - found <= parts | {"README"}
 
 
+def test_the_first_page_s_picture_shows_the_answer_that_stands_below_it() -> None:
+    (deployed,) = re.findall(r">deploy (\w+ [^<]+)</text>", text(ROOT / "docs" / "decision.svg"))
+    assert f"Deploy {deployed} on csv." in text(ROOT / "README.md")
+
+
 def test_the_entry_for_bibtex_is_that_of_the_citation_file() -> None:
     citation, entry = yaml.safe_load(text(ROOT / "CITATION.cff")), text(ROOT / "docs" / "cite.md")
     assert re.findall(r"^  (version|date) +=? ?= \{(.*)\}", entry, re.MULTILINE) == [
