@@ -13,6 +13,7 @@ from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, 
 from tune_vfl.attacks.parts.behind_parts import behind_parts
 from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
+from tune_vfl.attacks.parts.forces import Forces, single_epochs
 from tune_vfl.attacks.parts.half_means import half_means
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
 from tune_vfl.attacks.parts.read_signs import read_signs, with_signs
@@ -57,7 +58,8 @@ class MatchedFilter(Attack[MatchedFilterParams]):
     and templates and a kernel regression on the own columns are fitted to these probabilities; no row is judged by a
     model that has seen it. The known labels give the start, and judge with all rows' agreement how far either is
     trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps, and where it sends later
-    what it did not send, the rows whose gradients a sent number adds up are fitted, unless known rows speak against it.
+    what it did not send, the rows whose gradients a sent number adds up are fitted, unless known rows speak against it;
+    so are the rows whose forces a gradient adds up, where embeddings of one class repel each other.
     Where the model is taught numbers for parts of a class, a fit of the parts is added. Where of two classes most
     entries of the gradients are 0, the class is read off the signs of the others too, and off which rows are sent.
     """
@@ -107,13 +109,15 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         x, embedded, received = (taken(part, rows) for part in (x.flatten(2), embedded.flatten(2), visits.received))
         own = ColumnRegression.held(x, embedded, known=trust.known)
         templates = Templates(VisitsByStep.of(visits, rows), view.num_classes)
-        ledger = None
+        ledger = forces = None
         if mechanism.unsent and visits.times == tuple(range(len(visits.times))):
             ledger = UnsentSums(visits, rows, view.num_classes)
+        if mechanism.repels is not None and (single := single_epochs(visits.times)):
+            forces = Forces(visits, rows, view.num_classes, mechanism.repels, single)
         means = half_means(visits) if view.num_classes == 2 else {}
         halves = {name: Templates(VisitsByStep.of(mean, rows), 2) for name, mean in means.items()}
         with_means = own.beside(*_spans(received))
-        found = self._fitted(templates, halves, ledger, own=own, with_means=with_means, trust=trust)
+        found = self._fitted(templates, halves, ledger, forces, own=own, with_means=with_means, trust=trust)
         if view.num_classes == 2 and swaps is None:
             thinned = (received == 0).flatten(1).float().mean(-1) > THINNED
             if thinned.any():
@@ -132,12 +136,13 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         templates: Templates,
         halves: Mapping[str, Templates],
         ledger: UnsentSums | None,
+        forces: Forces | None,
         *,
         own: ColumnRegression,
         with_means: ColumnRegression,
         trust: Trust,
     ) -> dict[str, Tensor]:
-        """Return logits ``(T, n, K)`` of the filter, by a ledger, of regressions on mean gradients too, and the best.
+        """Return logits ``(T, n, K)`` of the filter, by ledger, by forces, with mean gradients too, and the best.
 
         Of two classes the means over both halves of the training give answers of their own; where known rows are
         likelier by one of these than by the known rows' own templates, the filter starts from it. A regression finds
@@ -159,6 +164,9 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         if ledger is not None:
             found["ledger"] = turns(ledger, first)
             best = trust.likelier(best, found["ledger"])
+        if forces is not None:
+            found["forces"] = torch.where(forces.felt[:, None, None], turns(forces, first), best)
+            best = trust.likelier(best, found["forces"])
         found["with_means"] = trust.balanced(best + trust.balanced(trust.by_known(with_means)))
         first_taught = taught = trust.likelier(best, found["with_means"])
         for _ in range(TAUGHT):
@@ -170,7 +178,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
 
     def _in_turn(
         self,
-        model: Templates | UnsentSums,
+        model: Templates | UnsentSums | Forces,
         first: tuple[Tensor, Tensor],
         *,
         start: Tensor,

@@ -14,6 +14,7 @@ from torch.nn.functional import layer_norm, normalize
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.losses import task_loss
+from tune_vfl.protocol.mechanism import Mechanism, Repulsion
 from tune_vfl.spec import Named, Strict
 
 NEAREST = 1e-3
@@ -93,7 +94,8 @@ class PotentialEnergy(Defense[PotentialEnergyParams]):
     over all ordered pairs of a batch; here it is their mean, so that a weight means the same in batches of any size:
     by the sum already a weight of .01 leaves digits no more accuracy than the label party alone has, and the published
     weights are .25 to 32. What the passive party's bottom model computes before the normalization is not protected, nor
-    are its own columns. No setting is the same as no defense.
+    are its own columns. Nor are the gradients: they hold the forces, which the party can compute for any two rows of a
+    batch, and tell by them who is of one class (``matched_filter``). No setting is the same as no defense.
 
     Source: Zheng et al. 2024, the loss with layer normalization and angles, as the first author's thesis prints it.
     """
@@ -132,3 +134,8 @@ class PotentialEnergy(Defense[PotentialEnergyParams]):
         """
         energy = torch.stack([potential_energy(e, targets) for e in embeddings]).sum(0)
         return task_loss(logits, targets) + self.number(lambda p: p.weight, dims=0) * energy
+
+    def mechanism(self) -> Mechanism:
+        """Return the weight of the energy, and the angle from which on two rows have a force."""
+        weight = torch.tensor(self.values(lambda p: p.weight), dtype=torch.float64)
+        return Mechanism(repels=Repulsion(weight if self.stacked else weight[0], NEAREST))

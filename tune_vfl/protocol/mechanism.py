@@ -51,6 +51,7 @@ class Mechanism(PerMember):
         unsent: when the rest of a batch is forgotten, where the largest entries of a party's gradients are sent as they
             are, and what is not sent is added to the next gradient in the same place of a batch of the same size: when
             a batch has another size, or never. None: not so.
+        repels: how embeddings of one class in a batch repel each other. None: they do not.
     """
 
     coin: Tensor | None = None
@@ -58,6 +59,7 @@ class Mechanism(PerMember):
     swaps: Tensor | None = None
     parts: ClassParts | None = None
     unsent: Unsent | None = None
+    repels: Repulsion | None = None
 
     def without_noise(self, sent: Tensor) -> Tensor:
         """Return gradients denoised by the known law of the noise, before they enter any mean.
@@ -112,6 +114,20 @@ class ClassParts(PerMember):
         below = at_most[rest.clamp(0, len(at_most) - 1).long()]
         edges = torch.cat([torch.zeros_like(below[..., :1]), below, torch.ones_like(below[..., :1])], -1)
         return edges.diff(dim=-1).float()
+
+
+@dataclass(frozen=True, eq=False)
+class Repulsion(PerMember):
+    """Embeddings of one class in a batch that repel each other by the energy 1 / angle, each party's among themselves.
+
+    Attributes:
+        weight: ``(*trials)`` the weight in the loss of an energy's mean over all ordered pairs of one class.
+        nearest: the smallest angle that counts, in radians: two embeddings that are nearer, or as near to opposite,
+            have no force.
+    """
+
+    weight: Tensor
+    nearest: float
 
 
 _DROWNED = 2.0
