@@ -12,7 +12,6 @@ from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of,
 from tune_vfl.analysis.decide import decide, decisions
 from tune_vfl.analysis.decision import Choice, Decision, Reference
 from tune_vfl.analysis.joint_front import joint_of
-from tune_vfl.analysis.not_examined import BROKEN
 from tune_vfl.records.campaigns import CampaignRecord, Skipped
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
@@ -187,19 +186,6 @@ def test_a_study_whose_own_check_fails_is_left_out_and_the_others_are_not() -> N
     assert failing.says.endswith("(camp-breast_cancer-marvell)")
     assert any("marvell" in says and "check" in says for says in found.changes)
     assert any(says.startswith("Attacks that were not tried on marvell") for says in found.unexamined)
-
-
-def test_a_defense_that_is_broken_by_an_attack_that_was_not_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    campaign = campaign_of(*three().studies, constraints=LOW)
-    before = decided(campaign).setting
-    assert before is not None
-    monkeypatch.setitem(BROKEN, before.defense, "it names every row")
-    found = decided(campaign)
-    assert found.setting is not None
-    assert found.setting.defense != before.defense
-    (failing,) = found.failing
-    assert failing.name == "unbroken"
-    assert f"{before.defense} is broken by an attack that is not among these: it names every row" in failing.says
 
 
 def test_an_undecided_leakage_recommends_nothing() -> None:

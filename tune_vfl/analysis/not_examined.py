@@ -13,14 +13,6 @@ from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.cell import MEASURE
 
-BROKEN = {
-    "potential_energy": (
-        "rows of a batch repel each other within a class alone, and their gradients show which; at weight 4 on "
-        "steel_plates .999 of the rows were named where the attacks of `default` name .62 (docs/findings.md)"
-    ),
-}
-"""Defenses under which an attack that is not built in names labels, and what it found: none of them is recommended."""
-
 
 def coverage(record: StudyRecord) -> Coverage:
     """Return the adversaries that a study covers; derived from the spec where the record has none."""
@@ -38,7 +30,7 @@ def untried(record: StudyRecord) -> tuple[str, ...]:
 
 def checks_by_study(joint: Joint) -> dict[str, tuple[Check, ...]]:
     """Return the checks of every study, passed or failed, with those on attacks that were not run."""
-    return {part.name: (*checks_of(part), *_tried(part), *_unbroken(part)) for part in joint.parts}
+    return {part.name: (*checks_of(part), *_tried(part)) for part in joint.parts}
 
 
 def doubted(checks: Mapping[str, tuple[Check, ...]]) -> set[str]:
@@ -48,12 +40,6 @@ def doubted(checks: Mapping[str, tuple[Check, ...]]) -> set[str]:
         checks: by study, as :func:`checks_by_study` returns them.
     """
     return {study for study, found in checks.items() if not all(check.ok for check in found)}
-
-
-def _unbroken(part: StudyRecord) -> Iterator[Check]:
-    if found := BROKEN.get(part.cell.defense):
-        says = f"{part.cell.defense} is broken by an attack that is not among these: {found}"
-        yield Check(name="unbroken", ok=False, says=says)
 
 
 def _tried(part: StudyRecord) -> Iterator[Check]:

@@ -165,7 +165,9 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             found["ledger"] = turns(ledger, first)
             best = trust.likelier(best, found["ledger"])
         if forces is not None:
-            found["forces"] = torch.where(forces.felt[:, None, None], turns(forces, first), best)
+            by_pairs = forces.evidence(trust.pinned(trust.prior.exp().expand_as(start)))
+            first_felt = trust.chosen(by_pairs, [start, torch.zeros_like(start)], FAINT)
+            found["forces"] = torch.where(forces.felt[:, None, None], turns(forces, first_felt), best)
             best = trust.likelier(best, found["forces"])
         found["with_means"] = trust.balanced(best + trust.balanced(trust.by_known(with_means)))
         first_taught = taught = trust.likelier(best, found["with_means"])

@@ -28,7 +28,7 @@ DOUBT = 0.1
 """The variance of whether another row is of a row's class, however sure it seems: no single pair then decides."""
 RIDGE = 1e-2
 """Penalty on what else gradients hold, in units of the mean weight of its columns."""
-TOGETHER = 2**18
+_CHUNK = 2**18
 """Numbers of the forces that are computed at once."""
 _LEAST, _PRECISION, _SHORTEST = 1e-3, 1e-12, 1e-6
 
@@ -67,7 +67,7 @@ class Forces:
 
         widths = list(visits.widths) or [visits.sent.shape[-1]]
         finite = (x[:, epochs].nan_to_num(0.0, 0.0, 0.0) for x in (visits.sent, visits.received))
-        sent, received = (part.split(widths, -1) for part in finite)
+        sent, received = (torch.split(part, widths, -1) for part in finite)
         self._sent = [by_step(part) for part in sent]
         along = [principal(standardized(part).flatten(1, 2), WIDEST).view(*part.shape[:3], -1) for part in sent]
         self._along = [by_step(scaled(part)) for part in along]
@@ -154,7 +154,8 @@ class Forces:
                 lower = torch.cat([across, torch.diag_embed(weight.sum(1))], -1)
                 matrix[:, fold].index_add_(0, epoch, torch.cat([upper, lower], -2))
                 right[:, fold].index_add_(0, epoch, torch.cat([own.mT @ target.sum(2), target.sum(1)], -2))
-        return torch.linalg.solve(_raised(others(matrix), RIDGE), others(right))
+        fitted: Tensor = torch.linalg.solve(_raised(others(matrix), RIDGE), others(right))
+        return fitted
 
     def _expected(self, party: int, shares: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield some steps, the forces between their rows ``(L, B, B, d)``, and their sums if a row is of a class.
@@ -170,7 +171,7 @@ class Forces:
         # A recorded gradient is that of a batch's mean loss times its rows, and two rows are an ordered pair twice.
         strength = self._repels.weight.repeat_interleave(of_step) * 2 * shares.sum((1, 2)) / pairs.clamp(min=2)
         axes, size = self._axes[party].double(), sent.shape[1] ** 2 * sent.shape[-1]
-        for part in torch.arange(len(sent)).split(max(1, TOGETHER // size)):
+        for part in torch.split(torch.arange(len(sent)), max(1, _CHUNK // size)):
             forces = pushes(sent[part], self._repels.nearest) * strength[part][:, None, None, None]
             if sent.shape[-1] > WIDEST:
                 forces = forces @ axes[part // of_step]
@@ -216,7 +217,8 @@ def _main_axes(received: Tensor) -> Tensor:
     if received.shape[-1] <= WIDEST:
         return torch.eye(received.shape[-1]).expand(len(received), 1, -1, -1)
     rows = scaled(received.flatten(1, 2)).double().unsqueeze(1)
-    return torch.linalg.eigh(rows.mT @ rows).eigenvectors[..., -WIDEST:].float()
+    axes: Tensor = torch.linalg.eigh(rows.mT @ rows).eigenvectors[..., -WIDEST:]
+    return axes.float()
 
 
 def _covariance(rows: Tensor) -> Tensor:
