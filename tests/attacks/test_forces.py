@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import layer_norm, one_hot
 
 from tests.helpers.visits import FILTER, SEEN, success, visits_of
-from tune_vfl.attacks.parts.forces import WIDEST, Forces, pushes, single_epochs
+from tune_vfl.attacks.parts.forces import WIDEST, Forces, Pushes, single_epochs
 from tune_vfl.defenses.potential_energy import NEAREST, PotentialEnergy, PotentialEnergyParams, potential_energy
 from tune_vfl.evaluation import evaluate
 from tune_vfl.evaluation.grants.visits import entries_of
@@ -72,6 +72,12 @@ def wrong(said, y):
     return float((said.argmax(-1) != y).float().mean())
 
 
+def pushes(rows, nearest=NEAREST, strength=1.0):
+    """Return each push ``(B, B, d)``, one row of a class of its own at a time."""
+    of = Pushes.of(rows, nearest, torch.tensor(strength, dtype=torch.float64))
+    return of.sums(torch.eye(len(rows), dtype=torch.float64)), of
+
+
 def test_a_push_is_the_gradient_of_the_energy():
     g = torch.Generator().manual_seed(0)
     rows = layer_norm(torch.randn(9, 4, generator=g), (4,)) * torch.linspace(0.5, 3, 9)[:, None]
@@ -80,18 +86,20 @@ def test_a_push_is_the_gradient_of_the_energy():
     rows[3] = 0  # no direction
     rows[4] = rows[0] + 1e-2 * torch.randn(4, generator=g)  # a large force
     y = torch.zeros(9, dtype=torch.int64)
-    found = pushes(rows, NEAREST)
+    found, of = pushes(rows)
     wanted = felt(rows.double(), y, 1.0) / 9 * (8 * 7)  # ordered pairs of the eight that have a direction
     torch.testing.assert_close(2 * found.sum(1), wanted, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(of.squares(), found.square().sum((-1, -2)), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(of.products(), found.mT @ found, rtol=1e-6, atol=1e-5)
     assert not found[:3, :3].any()
     assert not found[3].any()
     assert not found[:, 3].any()
     assert torch.isfinite(found).all()
-    torch.testing.assert_close(pushes(torch.stack([rows, 2 * rows]), NEAREST)[1], found / 2)
-    assert not pushes(rows, 4.0).any()
+    torch.testing.assert_close(pushes(2 * rows, strength=6.0)[0], 3 * found)
+    assert not pushes(rows, 4.0)[0].any()
     turned = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
     wanted = torch.tensor([[0.0, 1.0], [0.5, 0.0]], dtype=torch.float64) / (torch.pi / 2) ** 2
-    torch.testing.assert_close(pushes(turned, NEAREST).sum(1), wanted)
+    torch.testing.assert_close(pushes(turned)[0].sum(1), wanted)
 
 
 @pytest.mark.parametrize("epochs", [3, 32, 33, 50, 100])

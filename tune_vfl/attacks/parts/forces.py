@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,8 +29,8 @@ DOUBT = 0.1
 RIDGE = 1e-2
 """Penalty on what else gradients hold, in units of the mean weight of its columns."""
 _CHUNK = 2**18
-"""Numbers of the forces that are computed at once."""
-_LEAST, _PRECISION, _SHORTEST = 1e-3, 1e-12, 1e-6
+"""Pairs of rows that are looked at at once."""
+_LEAST, _PRECISION, _SHORTEST = 1e-3, 1e-8, 1e-6
 
 
 class Forces:
@@ -121,12 +121,14 @@ class Forces:
         fitted = self._rest(party, shares, received, columns)[epoch]
         covariance, learned = noise.flatten(0, 1), torch.zeros_like(noise).flatten(0, 1)
         found, fold = torch.empty_like(shares), torch.arange(shares.shape[1]) % FOLDS
-        for part, forces, expected in self._expected(party, shares):
+        for part, pushes, expected in self._expected(party, shares):
+            crowd = self._axes[party][part // (held.shape[1] * held.shape[2])].double()
+            crowd = crowd.mT @ pushes.products() @ crowd
             rest, own = fitted[part][:, fold], covariance[epoch[part]].unsqueeze(1)
             rest = columns[part].unsqueeze(-2) @ rest[..., : -self._classes, :] + rest[..., -self._classes :, :]
             left = received[part].unsqueeze(-2) - expected - rest  # (L, B, K, d)
-            total = own + DOUBT * forces.mT @ forces
-            inverse = torch.cholesky_inverse(torch.linalg.cholesky(_raised(total, _PRECISION)))
+            total = _raised(own + DOUBT * crowd, _PRECISION)
+            inverse = torch.cholesky_inverse(torch.linalg.cholesky(total))
             pulled = left @ inverse
             found[part] = -(left * pulled).sum(-1) / 2 * there[part]
             # What the noise is, given all that is left: one step of expectation maximization.
@@ -142,9 +144,9 @@ class Forces:
         size, steps = noise.diagonal(dim1=-1, dim2=-2).mean(-1), len(shares) // len(noise)
         matrix = noise.new_zeros(len(noise), FOLDS, q + classes, q + classes)
         right = noise.new_zeros(len(noise), FOLDS, q + classes, noise.shape[-1])
-        for part, forces, expected in self._expected(party, shares):
+        for part, pushes, expected in self._expected(party, shares):
             epoch = part // steps
-            doubted = DOUBT * forces.square().sum((-1, -2)) / forces.shape[-1]
+            doubted = DOUBT * pushes.squares() / noise.shape[-1]
             of_class = shares[part] / (size[epoch].unsqueeze(-1) + doubted).unsqueeze(-1)
             wanted = of_class.unsqueeze(-1) * (received[part].unsqueeze(-2) - expected)
             for fold in range(FOLDS):
@@ -157,43 +159,76 @@ class Forces:
         fitted: Tensor = torch.linalg.solve(_raised(others(matrix), RIDGE), others(right))
         return fitted
 
-    def _expected(self, party: int, shares: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield some steps, the forces between their rows ``(L, B, B, d)``, and their sums if a row is of a class.
+    def _expected(self, party: int, shares: Tensor) -> Iterator[tuple[Tensor, Pushes, Tensor]]:
+        """Yield some steps, the forces between their rows, and their sums ``(L, B, K, d)`` if a row is of a class.
 
         Args:
             party: its position.
             shares: ``(T * E * S, B, K)`` class probabilities.
         """
         sent = self._sent[party].flatten(0, 2)
-        of_step = len(sent) // len(self._rows)
+        of_member = len(sent) // len(self._rows)
         pointed = shares * (sent != 0).any(-1, keepdim=True)
         pairs = (pointed.sum(1).square() - pointed.square().sum(1)).sum(-1)
         # A recorded gradient is that of a batch's mean loss times its rows, and two rows are an ordered pair twice.
-        strength = self._repels.weight.repeat_interleave(of_step) * 2 * shares.sum((1, 2)) / pairs.clamp(min=2)
-        axes, size = self._axes[party].double(), sent.shape[1] ** 2 * sent.shape[-1]
-        for part in torch.split(torch.arange(len(sent)), max(1, _CHUNK // size)):
-            forces = pushes(sent[part], self._repels.nearest) * strength[part][:, None, None, None]
-            if sent.shape[-1] > WIDEST:
-                forces = forces @ axes[part // of_step]
-            yield part, forces, shares[part].mT.unsqueeze(1) @ forces
+        strength = self._repels.weight.repeat_interleave(of_member) * 2 * shares.sum((1, 2)) / pairs.clamp(min=2)
+        for part in torch.split(torch.arange(len(sent)), max(1, _CHUNK // sent.shape[1] ** 2)):
+            pushes = Pushes.of(sent[part], self._repels.nearest, strength[part])
+            axes = self._axes[party][part // of_member].double()
+            yield part, pushes, pushes.sums(shares[part]) @ axes
 
 
-def pushes(sent: Tensor, nearest: float) -> Tensor:
-    """Return gradients of 1 / angle of two embeddings for the first one, ``(..., B, B, d)``, in float64.
+class Pushes(NamedTuple):
+    """Gradients of 1 / angle of two embeddings for the first one, as sizes ``a_ij`` of ``u_j - (u_i . u_j) u_i``.
 
-    Args:
-        sent: ``(..., B, d)``; 0 for a row that is not there.
-        nearest: the angle, in radians, within which two rows, or a row and another's opposite, have no force.
+    Attributes:
+        points: ``(..., B, d)`` the directions u, in float64.
+        cosines: ``(..., B, B)``.
+        sizes: ``(..., B, B)``; 0 where there is no force.
     """
-    rows = sent.double()
-    lengths, points = torch.linalg.vector_norm(rows, dim=-1), normalize(rows, dim=-1)
-    cosines = points @ points.mT
-    angles, pointed = cosines.clamp(-1, 1).arccos(), lengths > _SHORTEST
-    paired = (angles > nearest) & (angles < torch.pi - nearest) & pointed.unsqueeze(-1) & pointed.unsqueeze(-2)
-    paired = paired & ~torch.eye(rows.shape[-2], dtype=torch.bool)
-    size = torch.where(paired, 1 / (angles.square() * angles.sin() * lengths.unsqueeze(-1)), 0.0).unsqueeze(-1)
-    found: Tensor = size * (points.unsqueeze(-3) - cosines.unsqueeze(-1) * points.unsqueeze(-2))
-    return found
+
+    points: Tensor
+    cosines: Tensor
+    sizes: Tensor
+
+    @classmethod
+    def of(cls, sent: Tensor, nearest: float, strength: Tensor) -> Pushes:
+        """Return those of embeddings, times a number of each batch.
+
+        Args:
+            sent: ``(..., B, d)``; 0 for a row that is not there.
+            nearest: the angle, in radians, within which two rows, or a row and another's opposite, have no force.
+            strength: ``(...)``.
+        """
+        rows = sent.double()
+        lengths, points = torch.linalg.vector_norm(rows, dim=-1), normalize(rows, dim=-1)
+        cosines = (points @ points.mT).clamp(-1, 1)
+        angles, pointed = cosines.arccos(), lengths > _SHORTEST
+        paired = (angles > nearest) & (angles < torch.pi - nearest) & pointed.unsqueeze(-1) & pointed.unsqueeze(-2)
+        paired = paired & ~torch.eye(rows.shape[-2], dtype=torch.bool)
+        size = strength[..., None, None] / (angles.square() * (1 - cosines.square()).sqrt() * lengths.unsqueeze(-1))
+        return cls(points, cosines, torch.where(paired, size, 0.0))
+
+    def sums(self, shares: Tensor) -> Tensor:
+        """Return ``(..., B, K, d)`` sums over other rows, times shares ``(..., B, K)`` of these."""
+        held = (shares.unsqueeze(-1) * self.points.unsqueeze(-2)).flatten(-2)
+        found = (self.sizes @ held).view(*shares.shape, -1)
+        own: Tensor = ((self.sizes * self.cosines) @ shares).unsqueeze(-1) * self.points.unsqueeze(-2)
+        return found - own
+
+    def squares(self) -> Tensor:
+        """Return ``(..., B)`` the sum of the squares of the pushes on a row."""
+        return (self.sizes.square() * (1 - self.cosines.square())).sum(-1)
+
+    def products(self) -> Tensor:
+        """Return ``(..., B, d, d)`` the sum of the products ``f f'`` of the pushes f on a row."""
+        weights, points = self.sizes.square(), self.points
+        each = (points.unsqueeze(-1) * points.unsqueeze(-2)).flatten(-2)
+        whole = (weights @ each).view(*points.shape, -1)
+        along = ((weights * self.cosines) @ points).unsqueeze(-1) * points.unsqueeze(-2)
+        own = (weights * self.cosines.square()).sum(-1)[..., None, None]
+        found: Tensor = whole - along - along.mT + own * points.unsqueeze(-1) * points.unsqueeze(-2)
+        return found
 
 
 def single_epochs(times: Sequence[float]) -> list[int]:
