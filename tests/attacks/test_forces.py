@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,9 @@ from torch import nn
 from torch.nn.functional import layer_norm, one_hot
 
 from tests.helpers.visits import FILTER, SEEN, success, visits_of
-from tune_vfl.attacks.parts.forces import WIDEST, Forces, Pushes, single_epochs
+from tune_vfl.attacks.parts.columns import scaled, standardized
+from tune_vfl.attacks.parts.folded_rows import FOLDS
+from tune_vfl.attacks.parts.forces import DOUBT, RIDGE, WIDEST, Forces, Pushes, single_epochs
 from tune_vfl.defenses.potential_energy import NEAREST, PotentialEnergy, PotentialEnergyParams, potential_energy
 from tune_vfl.evaluation import evaluate
 from tune_vfl.evaluation.grants.visits import entries_of
@@ -100,6 +103,69 @@ def test_a_push_is_the_gradient_of_the_energy():
     turned = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
     wanted = torch.tensor([[0.0, 1.0], [0.5, 0.0]], dtype=torch.float64) / (torch.pi / 2) ** 2
     torch.testing.assert_close(pushes(turned)[0].sum(1), wanted)
+
+
+def raised(matrix, share):
+    return matrix + share * matrix.diagonal().mean() * torch.eye(len(matrix), dtype=matrix.dtype)
+
+
+def naive_epoch(sent, along, received, places, shares, noise, batch, weight):
+    """Return the evidence ``(N, K)`` of one epoch and its noise, row by row and pair by pair."""
+    (rows, classes), (_, d) = shares.shape, received.shape
+    matrix, right, seen = {}, {}, []
+    for ids in places.argsort().split(batch):
+        p = shares[ids]
+        pairs = float((p.sum(0) ** 2 - (p**2).sum(0)).sum())
+        strength = 2 * weight * len(ids) / max(pairs, 2)
+        for place, i in enumerate(ids):
+            forces = torch.zeros(len(ids), d, dtype=torch.float64)
+            for other, j in enumerate(ids):
+                u, v = (sent[of] / sent[of].norm() for of in (i, j))
+                angle = float((u @ v).clamp(-1, 1).arccos())
+                if i != j:
+                    forces[other] = strength * (v - (u @ v) * u) / (angle**2 * math.sin(angle) * sent[i].norm())
+            doubt = noise.diagonal().mean() + DOUBT * (forces**2).sum() / d
+            for k in range(classes):
+                z = torch.cat(
+                    [torch.ones(1, dtype=torch.float64), along[i], torch.eye(classes, dtype=torch.float64)[k]]
+                )
+                left = received[i] - p[:, k] @ forces
+                for fold in set(range(FOLDS)) - {place % FOLDS}:
+                    of = p[place, k] / doubt
+                    matrix[fold] = matrix.get(fold, 0) + of * z[:, None] * z
+                    right[fold] = right.get(fold, 0) + of * z[:, None] * left
+                seen.append((i, k, place % FOLDS, z, left, forces))
+    said, learned = torch.zeros(rows, classes, dtype=torch.float64), torch.zeros_like(noise)
+    for i, k, fold, z, wanted, forces in seen:
+        inverse = torch.linalg.inv(raised(noise + DOUBT * forces.T @ forces, 1e-8))
+        left = wanted - z @ torch.linalg.solve(raised(matrix[fold], RIDGE), right[fold])
+        said[i, k] = -left @ inverse @ left / 2
+        pulled = noise @ inverse @ left
+        learned += shares[i, k] * (pulled[:, None] * pulled - noise @ inverse @ noise)
+    return said, raised(noise + learned / rows, 1e-3)
+
+
+@pytest.mark.parametrize(("classes", "batch"), [(2, 9), (3, 6)])
+def test_the_evidence_is_that_of_its_naive_twin(classes, batch):
+    rows, d, g = 31, 4, torch.Generator().manual_seed(0)
+    sent, received = torch.randn(2, 2, rows, d, generator=g)
+    received = received * torch.tensor([0.5, 3.0]).view(2, 1, 1) + 1
+    shares = torch.rand(rows, classes, generator=g, dtype=torch.float64)
+    shares = (shares / shares.sum(-1, keepdim=True)).float().double()
+    visits = visits_of(received, sent, batch=batch, mechanism=declared(0.7)).batched()
+    model = Forces(visits, torch.arange(rows)[None], classes, visits.mechanism.repels, [0, 1])
+    along, (sent, received) = scaled(standardized(sent)).double(), (sent.double(), received.double())
+    noise = [raised(torch.cov(x.T, correction=0), 1e-3) for x in received]
+    for _ in range(3):
+        (found,) = model.evidence(shares.float()[None])
+        wanted = torch.zeros(rows, classes, dtype=torch.float64)
+        for e in range(2):
+            of = sent[e], along[e], received[e], visits.places[0, e]
+            said, noise[e] = naive_epoch(*of, shares, noise[e], batch, 0.7)
+            wanted += said
+            torch.testing.assert_close(model._noise[0][0, e], noise[e], rtol=1e-4, atol=1e-5)
+        wanted = wanted - wanted.amax(-1, keepdim=True)
+        torch.testing.assert_close(found[0], wanted.float(), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("epochs", [3, 32, 33, 50, 100])
@@ -217,6 +283,17 @@ def test_entries_that_several_epochs_share_are_not_read():
     assert torch.equal(said, wanted)
     of_means = FILTER().run(view.holding(visits=replace(visits, times=tuple(t + 0.5 for t in visits.times))))
     assert "forces" not in of_means
+
+
+def test_of_more_pairs_than_are_read_some_epochs_are(monkeypatch):
+    y, view = repelled()
+    wanted, _ = by_labels(view, y, epochs=[0, 2, 5])
+    monkeypatch.setattr("tune_vfl.attacks.parts.forces.PAIRS", 3 * 40 * ROWS)
+    said, _ = by_labels(view, y)
+    assert torch.equal(said, wanted)
+    monkeypatch.setattr("tune_vfl.attacks.parts.forces.PAIRS", 1)
+    said, _ = by_labels(view, y)
+    assert torch.equal(said, by_labels(view, y, epochs=[0])[0])
 
 
 def test_rows_that_are_not_looked_at_may_be_of_any_class():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from tune_vfl.attacks.parts.columns import principal, scaled, standardized, taken
+from tune_vfl.attacks.parts.columns import evenly, principal, scaled, standardized, taken
 from tune_vfl.attacks.parts.folded_rows import FOLDS, others
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ DOUBT = 0.1
 """The variance of whether another row is of a row's class, however sure it seems: no single pair then decides."""
 RIDGE = 1e-2
 """Penalty on what else gradients hold, in units of the mean weight of its columns."""
+PAIRS = 2**23
+"""Pairs of rows of one batch that are read; of a training with more of them, epochs that are evenly spread."""
 _CHUNK = 2**18
 """Pairs of rows that are looked at at once."""
 _LEAST, _PRECISION, _SHORTEST = 1e-3, 1e-8, 1e-6
@@ -53,6 +55,7 @@ class Forces:
     ) -> None:
         everything = visits.places.shape[-1]
         batch = min(visits.batch, everything)
+        epochs = [epochs[i] for i in evenly(len(epochs), max(1, PAIRS // (everything * batch)))]
         order = pad(visits.places[:, epochs].argsort(-1), (0, -everything % batch), value=everything)
         shape = (*order.shape[:2], -1, batch)
         self._classes, self._count, self._repels = num_classes, rows.shape[-1], repels
