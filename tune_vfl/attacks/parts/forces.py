@@ -77,7 +77,8 @@ class Forces:
         self._axes = [_main_axes(part) for part in received]
         turned = [part @ axes for part, axes in zip(received, self._axes, strict=True)]
         self._received = [by_step(part) for part in turned]
-        self._noise = [_covariance(part) for part in turned]
+        centered = (part.double() - part.double().mean(-2, keepdim=True) for part in turned)
+        self._noise = [_raised(part.mT @ part / everything, _LEAST) for part in centered]  # at most all of them
 
     @property
     def felt(self) -> Tensor:
@@ -257,12 +258,6 @@ def _main_axes(received: Tensor) -> Tensor:
     rows = scaled(received.flatten(1, 2)).double().unsqueeze(1)
     axes: Tensor = torch.linalg.eigh(rows.mT @ rows).eigenvectors[..., -WIDEST:]
     return axes.float()
-
-
-def _covariance(rows: Tensor) -> Tensor:
-    """Return the covariance of each epoch's gradients ``(T, E, N, d)``, what noise is at most."""
-    centered = rows.double() - rows.double().mean(-2, keepdim=True)
-    return _raised(centered.mT @ centered / rows.shape[-2], _LEAST)
 
 
 def _raised(matrix: Tensor, share: float) -> Tensor:
