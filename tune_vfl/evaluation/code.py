@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MEASURING = frozenset(
     {"attacks", "data", "defenses", "evaluation", "horizontal", "kernels", "metrics", "models", "protocol"}
-    | {"seeds", "statistics"}
+    | {"seeds", "statistics", "trees"}
 )
 """The floors of this package whose files change numbers; of other packages every file may."""
 _PACKAGE, _TRAINABLES, _LETTERS = "tune_vfl", "trainables", 12
