@@ -139,9 +139,9 @@ class ExportedConfig(Strict):
     @property
     def embedding_dim(self) -> int:
         """The width of each passive party's embedding in the exported model, and of its gradients."""
-        from tune_vfl.models.base import build_architecture
+        from tune_vfl.models.base import build_model
 
-        built = build_architecture(self.model)
+        built = build_model(self.model)
         return built.outputs(self.num_classes) if built.options.top == "none" else built.options.embedding_dim
 
     @naming_the_install()
@@ -187,7 +187,7 @@ class ExportedConfig(Strict):
         from tune_vfl.evaluation.task import Task
 
         if (name := self.federation.name) != federation:
-            raise UsageError(f"this setting is of a {name} federation: begin its training with {_BEGINS[name]}")
+            raise UsageError(f"this setting is of a {name} federation: begin it with {_BEGINS.get(name, 'your trees')}")
         cell = self.cell
         if path is not None:
             cell = cell.model_copy(update={"dataset": cell.dataset.model_copy(update={"path": str(path)})})

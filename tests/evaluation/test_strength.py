@@ -109,6 +109,7 @@ ONE_START = (("restarts", 1), ("steps", 100), ("tv", (0.01,)), ("l2", (0.1,)))
 BGI = Trial(
     "bgi", "digits", CLIENTS, seeds=2, options=(("surrogates", ("trained",)), ("moments", ("last",)), *ONE_START)
 )
+TREES = ("model.name=secureboost",)
 ANYWHERE = [name for name in ATTACKS.names() if not grants_missing(ATTACKS[name].capabilities.sees, "none")]
 UNDEFENDED = {name: Trial(name) for name in ANYWHERE} | {
     "pmc": PMC,
@@ -124,6 +125,7 @@ UNDEFENDED = {name: Trial(name) for name in ANYWHERE} | {
     # Over what the label party's own columns tell, which on breast_cancer is nearly all.
     "bmi": Trial("bmi", "digits", SHORT, ("decoder", "decoder_own"), seeds=2, options=(("decoder_hidden", (64,)),)),
     "embedding_extension": Trial("embedding_extension", settings=SHORT, variants=ATTACKER_MODELS),
+    **{name: Trial(name, settings=TREES, seeds=2) for name in ("first_trees", "leaf_cluster", "tree_completion")},
 }
 GAFM = Trial("mean", settings=("dataset.split=1", "model.name=gafm", "training.epochs=40"))
 
@@ -150,6 +152,8 @@ def test_unmixing_finds_what_mixing_hides_from_completion_alone() -> None:
 
 # What each defense is for, at the strongest setting that its range or its rule knows.
 STRONGEST: dict[str, tuple[dict[str, Any], Trial]] = {
+    "local_trees": ({"first": 50}, Trial("tree_completion", settings=TREES, seeds=2, shown="leaves")),
+    "purity": ({"bound": 0.0}, Trial("tree_completion", settings=TREES, seeds=2, shown="leaves")),
     "laplace": ({"scale": 10.0}, Trial("direction")),
     "gaussian": ({"sigma": 10.0}, Trial("direction")),
     "iso": ({"ratio": 1000.0}, Trial("direction")),

@@ -14,7 +14,7 @@ from tune_vfl.driver.planning import plan
 from tune_vfl.evaluation import evaluate, evaluate_pack
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.task import Task
-from tune_vfl.models.base import build_architecture
+from tune_vfl.models.base import build_model
 from tune_vfl.spec import References, parse
 
 RAW: dict[str, Any] = {
@@ -49,7 +49,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
 
 
 def test_an_evaluation_loads_its_data_and_builds_its_architecture_once(calls_of: Any) -> None:
-    loads, builds = calls_of(load), calls_of(build_architecture)
+    loads, builds = calls_of(load), calls_of(build_model)
     settings, pmc = ["training.epochs=2"], {"name": "pmc", "variants": ["logreg"]}
     assert evaluate("breast_cancer", defense="laplace", attacks=["norm", pmc], settings=settings)["outcome"] == "ok"
     assert (len(loads), len(builds)) == (1, 1)
@@ -57,7 +57,7 @@ def test_an_evaluation_loads_its_data_and_builds_its_architecture_once(calls_of:
 
 def test_a_pack_loads_its_data_and_builds_its_architecture_once(calls_of: Any) -> None:
     cell = resolve(parse(RAW))
-    loads, builds = calls_of(load), calls_of(build_architecture)
+    loads, builds = calls_of(load), calls_of(build_model)
     outcomes = evaluate_pack(cell, [{"scale": s} for s in (1e-4, 1e-3, 1e-2)])
     assert [o.outcome for o in outcomes] == ["ok"] * 3
     assert (len(loads), len(builds)) == (1, 1)
@@ -65,7 +65,7 @@ def test_a_pack_loads_its_data_and_builds_its_architecture_once(calls_of: Any) -
 
 def test_a_model_that_a_trial_changes_is_one_more_architecture_and_no_more_data(calls_of: Any) -> None:
     cell = resolve(parse(RAW))
-    loads, builds = calls_of(load), calls_of(build_architecture)
+    loads, builds = calls_of(load), calls_of(build_model)
     trials = [{"scale": 1e-3}, {"scale": 1e-3, "model.embedding_dim": 4}, {"scale": 1e-2, "training.lr": 0.01}]
     assert [o.outcome for o in evaluate_pack(cell, trials)] == ["ok"] * 3
     assert (len(loads), len({str(args) for args in builds})) == (1, 2)
@@ -73,7 +73,7 @@ def test_a_model_that_a_trial_changes_is_one_more_architecture_and_no_more_data(
 
 def test_a_worker_opens_its_pack_once(calls_of: Any) -> None:
     cell = resolve(parse(RAW))
-    loads, builds = calls_of(load), calls_of(build_architecture)
+    loads, builds = calls_of(load), calls_of(build_model)
     pack = {
         "cell": cell.model_dump_json(),
         "references": References().model_dump_json(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.spec import BOTH
+from tune_vfl.spec import BOTH, TREES
 
 
 @defense("none")
@@ -12,4 +12,4 @@ class NoDefense(Defense):
 
     summary = "no defense"
     reference = "-"
-    capabilities = DefenseCapabilities(stackable=True, federations=BOTH)
+    capabilities = DefenseCapabilities(stackable=True, federations=BOTH | TREES)

@@ -9,6 +9,7 @@ from tune_vfl.defenses.base import DEFENSES, defense_params, grants_missing
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.federations.base import FEDERATIONS
 from tune_vfl.evaluation.task import Task
+from tune_vfl.models.base import MODELS
 from tune_vfl.outcome import TOGETHER
 from tune_vfl.spec import Cell, Strict
 
@@ -37,7 +38,8 @@ def misfits(task: Task) -> tuple[list[str], dict[str, list[str]]]:
 def _of_the_federation(task: Task) -> Iterator[str]:
     federation = task.cell.federation
     if federation.name not in task.architecture.federations:
-        yield f"model {task.architecture.name!r} is not for a {federation.name} federation"
+        able = _words(cls.name for cls in MODELS.classes() if federation.name in cls.federations)
+        yield f"model {task.architecture.name!r} is not for a {federation.name} federation; those that are: {able}"
     yield from FEDERATIONS[federation.name].problems(task)
 
 

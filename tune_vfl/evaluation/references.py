@@ -55,7 +55,7 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
         found = _without_messages(task, {attack: starts}, untrained)
         for name, of_models in found.items():
             lower[name] = of_models.mean(0).tolist()
-            if starts > 1:  # the deviation of one model and that of the mean of so many others
+            if starts > 1 and reads_model(attack):  # the deviation of one model and that of the mean of so many others
                 noise[name] = (of_models.std(0, ddof=1) * math.sqrt(1 + 1 / starts)).tolist()
         if could_do_alone(attack):
             readers.append(attack)
@@ -66,7 +66,8 @@ def references_of(task: Task, *, device: str = "cpu") -> References:
         # Fewer rows than labels: no attack of the study knows any, or it would be refused.
         with suppress(DataError):
             _add(floors, alone, task, _without_messages(task, {alone: alone.draws}, untrained))
-    watching = {attack: max(1, attack.starts // 2) for attack in readers if not attack.capabilities.acts}
+    moving = [attack for attack in readers if reads_model(attack) and not attack.capabilities.acts]
+    watching = {attack: max(1, attack.starts // 2) for attack in moving}
     if watching:
         moved = _without_messages(task, watching, partial(drifted, device=device))
         for attack in watching:
@@ -99,14 +100,24 @@ def _add(
 
 def reads_without_messages(attack: Attack[Strict]) -> bool:
     """Return whether an attack finds something where no message says anything: in a bottom model or in columns."""
-    return bool(attack.sees() & {"bottom", "own_features"})
+    return bool(attack.sees() & {"bottom", "features", "own_features"})
+
+
+def reads_model(attack: Attack[Strict]) -> bool:
+    """Return whether an attack reads a bottom model, which differs from one untrained one to the next."""
+    return "bottom" in attack.sees()
 
 
 def _starts(attack: Attack[Strict], task: Task) -> int:
-    """Return the number of untrained models to measure an attack on; 0 for an attack that needs a training."""
+    """Return the number of untrained models to measure an attack on; 0 for an attack that needs a training.
+
+    An attack that reads its own columns, and no model, is measured once for each of its draws of known rows.
+    """
     if not reads_without_messages(attack):
         return 0
-    return attack.starts if "bottom" in attack.sees() else int(task.dataset.active is not None)
+    if reads_model(attack):
+        return attack.starts
+    return attack.draws if "features" in attack.sees() else int(task.dataset.active is not None)
 
 
 def _without_messages(task: Task, starts: Mapping[Attack[Strict], int], model: Callable[..., Run]) -> dict[str, Floats]:

@@ -18,8 +18,8 @@ from tune_vfl.evaluation.misfits import misfits
 from tune_vfl.evaluation.portfolios import expanded, is_portfolio, spare
 from tune_vfl.evaluation.shortages import shortages
 from tune_vfl.evaluation.task import Task
-from tune_vfl.models.base import MODELS, Architecture, ModelOptions, build_architecture
-from tune_vfl.spec import ModelSpec, Named, RowsUsed, Strict, StudySpec, Training, validated
+from tune_vfl.models.base import MODELS, Learner, ModelOptions, build_model
+from tune_vfl.spec import Federation, ModelSpec, Named, RowsUsed, Strict, StudySpec, Training, validated
 from tune_vfl.spec.cell import Cell, Mode
 
 
@@ -70,6 +70,7 @@ def open_task(
     problems = _Problems(_misplaced(spec))
     if problems:
         raise SpecError(problems)
+    spec = in_its_federation(spec)
     defense_class, kind = problems.attempt(lambda: DEFENSES[spec.defense.name]), FEDERATIONS[spec.federation.name]
     known = [n for n in spec.attacks if problems.attempt(partial(_known, n))]
     named = problems.attempt(lambda: kind.laid_out(spec))
@@ -112,6 +113,17 @@ def open_task(
     return task
 
 
+def in_its_federation(spec: StudySpec) -> StudySpec:
+    """Return a spec with the federation of its model, where it names a known model and no federation."""
+    name = spec.model.name
+    if name is None or name not in MODELS or "federation" in spec.model_fields_set:
+        return spec
+    able = MODELS[name].federations
+    if spec.federation.name in able:
+        return spec
+    return spec.model_copy(update={"federation": Federation(name=min(able))})
+
+
 def _known(named: Named) -> bool:
     """Look an entry under ``attacks`` up."""
     return is_portfolio(named) or build_attack(named) is not None
@@ -139,9 +151,7 @@ def _misplaced(spec: StudySpec) -> Iterable[str]:
                 yield f"{place}.{name}: a domain cannot stand here: {why}"
 
 
-def _architecture(
-    asked: ModelSpec, dataset: Dataset, defense_class: type[Defense] | None
-) -> Architecture[ModelOptions]:
+def _architecture(asked: ModelSpec, dataset: Dataset, defense_class: type[Defense] | None) -> Learner[ModelOptions]:
     """The spec's model laid over the data set's own; another architecture starts from its own defaults."""
     recipe = dataset.recipe.model
     name = asked.name or recipe.name
@@ -163,12 +173,10 @@ def _architecture(
         options.setdefault("aggregation", "sum")
         if options["aggregation"] == "concat":
             raise SpecError("model.aggregation: without a top model embeddings are summed or averaged, got 'concat'")
-    return _with_its_width(build_architecture(Named(name=name, **options)), asked, dataset)
+    return _with_its_width(build_model(Named(name=name, **options)), asked, dataset)
 
 
-def _with_its_width(
-    architecture: Architecture[ModelOptions], asked: ModelSpec, dataset: Dataset
-) -> Architecture[ModelOptions]:
+def _with_its_width(architecture: Learner[ModelOptions], asked: ModelSpec, dataset: Dataset) -> Learner[ModelOptions]:
     """Return an architecture that sends feature maps with their width, which follows from the data, as its option."""
     if architecture.joins or dataset.modality not in architecture.modalities:
         return architecture
@@ -179,4 +187,4 @@ def _with_its_width(
             f"{asked.options['embedding_dim']}; leave it out"
         )
     options = {**architecture.options.model_dump(exclude_none=True), "embedding_dim": width}
-    return build_architecture(Named(name=architecture.name, **options))
+    return build_model(Named(name=architecture.name, **options))

@@ -11,7 +11,7 @@ from tune_vfl.data import load
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.reserve import reserve_rows
 from tune_vfl.defenses.base import DEFENSES, Defense
-from tune_vfl.models.base import Architecture, ModelOptions, build_architecture
+from tune_vfl.models.base import Learner, ModelOptions, build_model
 from tune_vfl.spec import Cell, Strict
 
 
@@ -29,7 +29,7 @@ class Task:
 
     cell: Cell
     dataset: Dataset
-    architecture: Architecture[ModelOptions]
+    architecture: Learner[ModelOptions]
     attacks: tuple[Attack[Strict], ...]
     asks_training_rows: bool = False
 
@@ -42,7 +42,7 @@ class Task:
             DataError: when the data cannot be read.
         """
         attacks = tuple(build_attack(a) for a in cell.attacks)
-        return cls(cell, load(cell.dataset), build_architecture(cell.model), attacks)
+        return cls(cell, load(cell.dataset), build_model(cell.model), attacks)
 
     def with_params(self, params: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
         """Return the task of a trial, and the defense's parameters among the trial's.
@@ -56,7 +56,7 @@ class Task:
         if cell is self.cell:
             return self, rest
         same_model = cell.model is self.cell.model
-        architecture = self.architecture if same_model else build_architecture(cell.model)
+        architecture = self.architecture if same_model else build_model(cell.model)
         return replace(self, cell=cell, architecture=architecture), rest
 
     @property

@@ -26,7 +26,7 @@ from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.table import write_seconds
 from tune_vfl.evaluation.task import Task
 from tune_vfl.evaluation.teacher_rows import label_party_rows
-from tune_vfl.models.base import VflNetwork, build
+from tune_vfl.models.base import VflNetwork
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import RowsUsed, Strict
@@ -96,8 +96,7 @@ def extended(split: Split, defense: Defense, pack: Pack) -> Split:
 def build_network(task: Task, split: Split, pack: Pack, streams: Streams, *, widened: int = 0) -> VflNetwork:
     """Build a network for a pack's rows, with weights from ``streams``."""
     axes = 1 if pack.trials is None else 2
-    return build(
-        task.architecture,
+    return task.architecture.network(
         passive_shapes=[tuple(x.shape[axes:]) for x in split.passive_train],
         own_shape=None if split.active_train is None else tuple(split.active_train.shape[axes:]),
         num_classes=task.dataset.num_classes,
@@ -154,11 +153,16 @@ def untrained(task: Task, pack: Pack, attacks: Sequence[Attack[Strict]] = (), st
 
 def set_up(defense: Defense, network: VflNetwork, split: Split, pack: Pack) -> None:
     """H0, H2 and H4: show the defense the training rows, and let it put its layers into the network."""
+    show_rows(defense, split, pack)
+    wrap(network, defense)
+
+
+def show_rows(defense: Defense, split: Split, pack: Pack) -> None:
+    """H0: show the defense the training rows and labels."""
     view = label_party_rows(split, full_view=defense.wants_full_view)
     y = pack.spread(split.y_train)
     ids = torch.arange(y.shape[-1], device=y.device).expand(y.shape)
     defense.setup(y, ids, active_features=None if view is None else pack.spread(view), seed=pack.member_seeds)
-    wrap(network, defense)
 
 
 def wrap(network: VflNetwork, defense: Defense) -> None:

@@ -1,16 +1,17 @@
-"""The interface of a model architecture, and the network of two or more parties that is built from it."""
+"""The interface of a model, and the network of two or more parties that is built from an architecture."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Required, TypedDict, TypeVar, Unpack
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from tune_vfl.errors import SpecError
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
 from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, validated
@@ -36,12 +37,23 @@ class ModelOptions(Strict):
         return {}
 
 
+class RowsOfParties(TypedDict, total=False):
+    """The rows that a network is built for, see :func:`build`."""
+
+    passive_shapes: Required[Sequence[tuple[int, ...]]]
+    own_shape: Required[tuple[int, ...] | None]
+    num_classes: Required[int]
+    streams: Required[Streams]
+    fields: Sequence[tuple[int, ...]]
+    widened: int
+
+
 # Covariant, so that an architecture with its own options is an architecture; options are frozen.
 M_co = TypeVar("M_co", bound=ModelOptions, covariant=True)
 
 
-class Architecture(ABC, Generic[M_co]):
-    """A registered architecture: how one party's bottom model and the label party's top model are built.
+class Learner(ABC, Generic[M_co]):
+    """A registered model: what the parties train together, by its name and its options.
 
     Attributes:
         Options: its options.
@@ -85,6 +97,18 @@ class Architecture(ABC, Generic[M_co]):
         return True
 
     @abstractmethod
+    def network(self, **rows: Unpack[RowsOfParties]) -> VflNetwork:
+        """Build the network that is trained; one without parts where something else is."""
+
+
+class Architecture(Learner[M_co]):
+    """A registered architecture: how one party's bottom model and the label party's top model are built."""
+
+    def network(self, **rows: Unpack[RowsOfParties]) -> VflNetwork:
+        """Build a bottom model a party, and the top model."""
+        return build(self, **rows)
+
+    @abstractmethod
     def bottom(self, shape: tuple[int, ...], d_out: int, stream: Stream) -> nn.Module:
         """Build a bottom model ``(*trials, B, *shape) -> (*trials, B, d_out)``."""
 
@@ -118,18 +142,39 @@ class Architecture(ABC, Generic[M_co]):
         return self.top(d_in, d_out, stream)
 
 
-MODELS: Registry[Architecture[ModelOptions]] = Registry("model", "tune_vfl.models")
+MODELS: Registry[Learner[ModelOptions]] = Registry("model", "tune_vfl.models")
 model = MODELS.register
 
 
-def build_architecture(named: Named) -> Architecture[ModelOptions]:
-    """Build an architecture from a cell's model.
+def build_model(named: Named) -> Learner[ModelOptions]:
+    """Build a cell's model.
 
     Raises:
         SpecError: for an unknown name or wrong options.
     """
     cls = MODELS[named.name]
     return cls(validated(cls.Options, named.options, f"model {named.name}"))
+
+
+def build_architecture(named: Named) -> Architecture[ModelOptions]:
+    """Build a model that is a network.
+
+    Raises:
+        SpecError: for an unknown name or wrong options, and for a model that is no network.
+    """
+    return as_architecture(build_model(named))
+
+
+def as_architecture(learner: Learner[ModelOptions]) -> Architecture[ModelOptions]:
+    """Return a model that is a network as what it is.
+
+    Raises:
+        SpecError: for another one.
+    """
+    if isinstance(learner, Architecture):
+        return learner
+    nets = ", ".join(cls.name for cls in MODELS.classes() if issubclass(cls, Architecture))
+    raise SpecError(f"model {learner.name!r} has no bottom and top model, and a network is needed here: {nets}")
 
 
 class VflNetwork(nn.Module):
@@ -198,8 +243,7 @@ def build(
             these, which a defense made a party add, are numbers. Empty where that is not known.
         widened: columns that the first passive party sends beside its embedding, which the top model then takes too.
     """
-    options = architecture.options
-    outputs = architecture.outputs(num_classes)
+    options, outputs = architecture.options, architecture.outputs(num_classes)
     shapes = [*passive_shapes, *([own_shape] if own_shape else [])]
     widths = [architecture.width(shape, num_classes) for shape in shapes]
     held = [*fields, *[()] * len(shapes)]

@@ -1,5 +1,7 @@
 """The hooks H0-H10 of the training loop: the actions of defenses and acting attackers, in their order.
 
+Trees call H0, H1 and H5, and two hooks of their own, which stand last.
+
 Every tensor has shape ``(*trials, B, d)``: ``*trials`` is empty for one trial and ``(T,)`` for a pack.
 The order within a step is fixed by :mod:`tune_vfl.protocol.loop`; a hook that a class does not override costs nothing.
 """
@@ -10,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 from tune_vfl.models.optimizers import AnyOptimizer
 from tune_vfl.protocol.members import Batch
+from tune_vfl.protocol.partitions import Partitions
 
 
 @dataclass(eq=False)
@@ -132,3 +136,21 @@ class Hooks:
         from tune_vfl.protocol.losses import class_probabilities
 
         return class_probabilities(logits)
+
+    def kept_at_home(self, shares: Tensor, *, round_: int) -> Tensor:
+        """With trees, before a level is split: the nodes that the label party splits by itself.
+
+        Of these and all below them no passive party is told the rows. It is asked once more for the leaves.
+
+        Args:
+            shares: ``(M, K)`` the shares of the classes (H1) among the training rows of each node of the level; 0 of
+                all classes in a node without rows.
+            round_: from 0; for more than two classes a round grows a tree a class.
+
+        Returns:
+            ``(M,)`` bool.
+        """
+        return torch.zeros(len(shares), dtype=torch.bool)
+
+    def partitions_told(self, partitions: Partitions, *, party: int) -> None:
+        """With trees, after the last one: observe the nodes whose rows a passive party knows."""

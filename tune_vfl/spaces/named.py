@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from tune_vfl.data.base import Dataset
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import SpecError, UnknownNameError, did_you_mean
+from tune_vfl.evaluation.resolving import in_its_federation
 from tune_vfl.spaces.recipe import dimensions, own_values
 from tune_vfl.spaces.space import Space, fitted, parse_space
 from tune_vfl.spec import FederationName, Strict, StudySpec, explain
@@ -76,7 +77,7 @@ def load_space(
         fixed: the parameters that the spec fixes; they are not searched.
         num_classes: K.
         mode: the architecture; published settings that the defense refuses there are left out.
-        federation: the setting; for the horizontal one the default space is that named ``horizontal``, if there is one.
+        federation: the setting; the default space is that of its name, such as ``horizontal``, if there is one.
 
     Raises:
         SpecError: listing every problem: unknown names with the nearest known one, ranges that the defense does not
@@ -115,7 +116,8 @@ def space_problems(spec: StudySpec) -> list[str]:
     if spec.defense.name not in DEFENSES:
         return []
     try:
-        found = _find(spec.defense.name, spec.defense.space, spec.federation.name, spec.defense.params)
+        federation = in_its_federation(spec).federation.name
+        found = _find(spec.defense.name, spec.defense.space, federation, spec.defense.params)
         return _problems(found, DEFENSES[spec.defense.name].Params)
     except SpecError as error:
         return error.problems

@@ -9,7 +9,7 @@ from typing import Any
 from tune_vfl.data.base import Dataset
 from tune_vfl.errors import SpecError
 from tune_vfl.evaluation.resolving import open_task
-from tune_vfl.models.base import build_architecture
+from tune_vfl.models.base import build_model
 from tune_vfl.spaces.space import Dimension, parse_space
 from tune_vfl.spec import StudySpec
 from tune_vfl.spec.cell import Cell, as_text, from_text
@@ -49,7 +49,7 @@ def dimensions(spec: StudySpec, cell: Cell, dataset: Dataset | None = None) -> d
 
 def own_values(cell: Cell, names: Iterable[str]) -> dict[str, Any]:
     """Return what a cell itself has of these ordinary parameters, by name."""
-    implied = build_architecture(cell.model).options.implied()
+    implied = build_model(cell.model).options.implied()
     return {n: implied.get(n.removeprefix("model."), cell.value_of(n)) for n in names}
 
 

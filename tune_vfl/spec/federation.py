@@ -1,4 +1,4 @@
-"""Federation of the data: vertical (columns of the same rows by party) or horizontal (rows by client)."""
+"""Federation of the data: columns of the same rows by party, for networks or for trees, or rows by client."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from tune_vfl.spec.bases import ByName, Strict
 
-FederationName = Literal["vertical", "horizontal"]
+FederationName = Literal["vertical", "horizontal", "trees"]
 """``vertical``: parties hold different columns of the same rows, one of them the labels. ``horizontal``: clients hold
-different rows with all columns and labels, and a server averages what they train."""
+different rows with all columns and labels, and a server averages what they train. ``trees``: data as in ``vertical``,
+and boosted trees in the place of networks, grown on sums of encrypted gradients."""
 VERTICAL: frozenset[FederationName] = frozenset({"vertical"})
 HORIZONTAL: frozenset[FederationName] = frozenset({"horizontal"})
+TREES: frozenset[FederationName] = frozenset({"trees"})
 BOTH: frozenset[FederationName] = VERTICAL | HORIZONTAL
 
 
@@ -52,7 +54,7 @@ class Shards(ByName, Strict):
 
 
 class Federation(ByName, Strict):
-    """Vertical or horizontal federation; all fields but the name belong to the horizontal setting.
+    """Vertical or horizontal federation, or one of trees; all fields but the name belong to the horizontal setting.
 
     ``rounds``: how often the server averages (none: as many as make ``training.epochs`` passes over each client's
     rows). A client trains ``local_epochs`` passes over its rows in a round, or ``local_steps`` batches. In each round a

@@ -25,6 +25,7 @@ from tune_vfl.models.layers import Linear, select_member, stack_of
 from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Batch, Pack, Rows, gather_rows
+from tune_vfl.protocol.partitions import Partitions
 from tune_vfl.protocol.view import Answer, Auxiliary, Features, Moment, Recording, View
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Cell, Named, Strict, Training
@@ -126,7 +127,17 @@ class World:
                 keeper.send_embedding(self.bottom(fed).detach(), party=0)
                 keeper.gradient_received(received, party=0, ids=ids, epoch=0, step=step)
             keeper.end(loop)
+            keeper.partitions_told(self.partitions, party=0)
         return replace(before, keepers=keepers)
+
+    @property
+    def partitions(self) -> Partitions:
+        """Trees that part the rows by the signs of what was received for them, two columns a tree."""
+        seen = self.recordings["last"]
+        rows = gather_rows(seen.gradients, seen.ids.argsort(-1)).movedim(-1, -2)
+        above = (rows > rows.median(-1, keepdim=True).values).long()
+        leaves = 2 * above + above.roll(1, -2)
+        return Partitions(leaves, torch.ones(*leaves.shape[:-1], 7, dtype=torch.bool))
 
     def _grants(self) -> set[str]:
         """All grants; some only where embeddings are as wide as what was received."""

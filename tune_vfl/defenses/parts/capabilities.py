@@ -19,7 +19,7 @@ class DefenseCapabilities:
         modes: the architectures it is defined for.
         modalities: the kinds of data it is defined for.
         run_by: the party that runs the defense: ``active``, ``passive`` or ``both``.
-        protects: the tensors that it changes on their way out: ``gradients``, ``labels``, ``embeddings``, ``features``.
+        protects: what it changes on its way out: ``gradients``, ``labels``, ``embeddings``, ``features``, ``nodes``.
         needs_active_features: it cannot work where the label party has labels only.
         stackable: its hooks take any leading axes, so that several trials train in one pass; without, one at a time.
         scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).

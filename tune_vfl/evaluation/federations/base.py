@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from tune_vfl.attacks.base import Attack
@@ -79,9 +79,12 @@ class FederatedTraining(ABC):
         return [len(training_rows(task.dataset, task.cell.seeds[0], task.cell.rows))]
 
     @classmethod
-    @abstractmethod
     def of_one(cls, dataset: Dataset) -> Dataset | None:
-        """Return the data that one participant trains on alone; None where it has labels only."""
+        """Return the data that one participant trains on alone; None where it has labels only.
+
+        By default they are the label party's own columns, which need no join with others.
+        """
+        return None if dataset.active is None else replace(dataset, passive=(dataset.active,), active=None)
 
     @abstractmethod
     def steps(self, *, deadline: float | None = None) -> Iterator[object]:

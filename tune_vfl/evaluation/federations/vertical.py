@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from tune_vfl.data.base import Dataset, Split
+from tune_vfl.data.base import Split
 from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.federations.base import FederatedTraining, federation
 from tune_vfl.evaluation.grants.base import keepers_for, view_of
@@ -54,11 +54,6 @@ class Vertical(FederatedTraining):
             keeper.begin(self.loop)
         self.per_epoch = -(-count // recipe.batch_size)
         self.total = recipe.epochs * self.per_epoch
-
-    @classmethod
-    def of_one(cls, dataset: Dataset) -> Dataset | None:
-        """Return the label party's own columns, which need no join with others; None where it has labels only."""
-        return None if dataset.active is None else replace(dataset, passive=(dataset.active,), active=None)
 
     def steps(self, *, deadline: float | None = None) -> Iterator[None]:
         """Train batch by batch; the deadline is looked at once an epoch."""

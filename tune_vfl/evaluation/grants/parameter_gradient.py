@@ -12,6 +12,7 @@ from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.run import Run
+from tune_vfl.models.base import as_architecture
 from tune_vfl.models.layers import select_member
 from tune_vfl.protocol.granted import FirstBatch
 from tune_vfl.protocol.hooks import RowsById
@@ -81,7 +82,11 @@ class ParameterGradient(Grant):
     def hand_out(self, attack: Attack[Strict], run: Run) -> FirstBatch:
         """Return the first batch."""
         seen = run.kept(ReceivedGradients).recordings()["first_batch"]
-        bottom, dataset, architecture = run.kept(UntrainedBottom).bottom, run.task.dataset, run.task.architecture
+        bottom, dataset, architecture = (
+            run.kept(UntrainedBottom).bottom,
+            run.task.dataset,
+            as_architecture(run.task.architecture),
+        )
         x, options = run.kept(FirstRowsFed).fed, architecture.options
         others = len(dataset.passive) - 1 + (dataset.active is not None)
         width = seen.gradients.shape[-1] * (others + 1 if options.aggregation == "concat" else 1)

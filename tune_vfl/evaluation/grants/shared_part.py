@@ -6,7 +6,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.grants.client_model import ClientNetwork
 from tune_vfl.evaluation.run import Run
-from tune_vfl.models.base import built_bottom
+from tune_vfl.models.base import as_architecture, built_bottom
 from tune_vfl.protocol.uploaded import SharedPart
 from tune_vfl.spec import Strict
 
@@ -23,6 +23,6 @@ class PublicPart(Grant):
         if not kept.of_a_client:
             return None
         task, shape = run.task, tuple(run.x_train.shape[len(run.pack.lead) + 1 :])
-        architecture, held = task.architecture, task.dataset.parties[0].fields
+        architecture, held = as_architecture(task.architecture), task.dataset.parties[0].fields
         width = architecture.width(shape, task.dataset.num_classes)
         return SharedPart(kept.top, lambda stream: built_bottom(architecture, shape, held, width, stream))
