@@ -187,7 +187,7 @@ class ExportedConfig(Strict):
         from tune_vfl.evaluation.task import Task
 
         if (name := self.federation.name) != federation:
-            raise UsageError(f"this setting is of a {name} federation: begin it with {_BEGINS.get(name, 'your trees')}")
+            raise UsageError(f"this setting is of a {name} federation: use {_BEGINS.get(name, 'your own framework')}")
         cell = self.cell
         if path is not None:
             cell = cell.model_copy(update={"dataset": cell.dataset.model_copy(update={"path": str(path)})})

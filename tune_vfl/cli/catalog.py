@@ -46,6 +46,7 @@ def _fields(model: type[BaseModel]) -> Entry:
     return {
         name: {**{k: v for k, v in field.items() if k != "title"}, "required": name in required}
         for name, field in schema.get("properties", {}).items()
+        if not model.model_fields[name].exclude
     }
 
 
