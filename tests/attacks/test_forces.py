@@ -145,8 +145,9 @@ def naive_epoch(sent, along, received, places, shares, noise, batch, weight):
     return said, raised(noise + learned / rows, 1e-3)
 
 
-@pytest.mark.parametrize(("classes", "batch"), [(2, 9), (3, 6)])
-def test_the_evidence_is_that_of_its_naive_twin(classes, batch):
+@pytest.mark.parametrize(("classes", "batch", "at_once"), [(2, 9, 1), (3, 6, 100)])
+def test_the_evidence_is_that_of_its_naive_twin(classes, batch, at_once, monkeypatch):
+    monkeypatch.setattr("tune_vfl.attacks.parts.forces._CHUNK", at_once)
     rows, d, g = 31, 4, torch.Generator().manual_seed(0)
     sent, received = torch.randn(2, 2, rows, d, generator=g)
     received = received * torch.tensor([0.5, 3.0]).view(2, 1, 1) + 1
