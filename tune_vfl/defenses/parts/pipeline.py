@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, P
@@ -194,6 +195,10 @@ class Pipeline(Defense[P]):
     def screen(self, gradients: list[Tensor]) -> list[Tensor]:
         """H7b: through all stages."""
         return reduce(lambda kept, part: part.screen(kept), self.parts, gradients)
+
+    def kept_at_home(self, shares: Tensor, *, round_: int) -> Tensor:
+        """With trees: the nodes that any stage keeps at the label party."""
+        return reduce(torch.logical_or, (part.kept_at_home(shares, round_=round_) for part in self.parts))
 
     def decode(self, logits: Tensor) -> Tensor:
         """H10: the decoder of the last stage that has one of its own, else probabilities."""
