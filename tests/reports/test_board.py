@@ -112,24 +112,24 @@ def test_a_failed_check_is_said_once_of_a_data_set() -> None:
     assert "unmix by" in parts["breast_cancer"]
 
 
-@pytest.mark.parametrize("defense", ["laplace", "sparsification", "kdk"])
-def test_the_grid_says_what_a_decision_on_the_defense_alone_would_choose(defense: str) -> None:
+def test_the_best_of_the_grid_is_what_a_decision_on_all_defenses_would_choose() -> None:
+    """Intervals share what noise all studies have, so that a decision on one defense alone may differ at a bound."""
     found = list(shelves(entries_in(BOARD)))
-    row = next(row for row in grid_of(found) if row.defense == defense)
-    for shelf, cell in zip(found, row.cells, strict=True):
-        studies = [study for study in shelf.data.campaign.studies if study.cell.defense == defense]
-        assert cell.measured == bool(studies)
-        if not studies:
-            continue
-        for cap, setting, kept in zip(RUNGS, cell.settings, cell.kept, strict=True):
-            asked = CampaignRecord(shelf.name, tuple(studies), 0, spec={"constraints": {"leakage": cap}})
+    grid, chosen_somewhere = grid_of(found), 0
+    for at, shelf in enumerate(found):
+        studies = tuple(shelf.data.campaign.studies)
+        cells = [row.cells[at] for row in grid]
+        for rung, cap in enumerate(RUNGS):
+            asked = CampaignRecord(shelf.name, studies, 0, spec={"constraints": {"leakage": cap}})
             chosen = decide(asked, joint_of(asked, shelf.data.found.dataset))
-            assert cell.trusted == (chosen.verdict != "not_trusted")
-            if not cell.trusted:
-                continue
-            assert (setting is None) == (chosen.setting is None)
-            if setting is not None and chosen.setting is not None:
-                assert (setting.params, kept) == (chosen.setting.params, chosen.setting.kept)
+            kept = [cell.kept[rung] for cell in cells if cell.trusted]
+            if chosen.verdict == "deploy":
+                assert chosen.setting is not None
+                assert chosen.setting.kept == max(kept)
+                chosen_somewhere += 1
+            elif chosen.verdict == "none_qualifies":
+                assert max(kept, default=0.0) == 0
+    assert chosen_somewhere > 3
 
 
 def test_the_grid_has_a_row_for_each_defense_and_those_first_that_keep_something_on_the_most_data_sets() -> None:
