@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from pydantic import Field, field_validator
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.parts.shared_leaves import believed, by_beliefs, by_known, said_of_known, taught
+from tune_vfl.attacks.parts.shared_leaves import answered, believed, by_beliefs, by_known, said_of_known, taught
 from tune_vfl.protocol.partitions import Partitions
 from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import TREES, Strict
@@ -58,13 +57,11 @@ class FirstTrees(Attack[FirstTreesParams]):
         """Return a variant a number of trees: scores ``(*trials, N, K)``, oriented."""
         told: Partitions = view.granted("partitions")
         known = view.auxiliary
-        ids = torch.arange(told.leaves.shape[-1]).expand(*view.lead, -1)
-        hidden = torch.ones_like(ids, dtype=torch.bool).scatter(-1, known.ids, False)
         answers: dict[str, Answer] = {}
         for count in self.params.trees:
             groups = told.first(count)
             said = by_known(groups, known, view.num_classes)
             more = by_beliefs(groups, taught(believed(said, view.class_prior), known))
-            scores, right = believed(more, view.class_prior).log(), said_of_known(said, known)
-            answers[f"first_{count}"] = Answer(scores, ids, oriented=True, counted=hidden, validation=right)
+            scores = believed(more, view.class_prior).log()
+            answers[f"first_{count}"] = answered(scores, known, said_of_known(said, known))
         return answers

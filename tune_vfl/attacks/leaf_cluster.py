@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from pydantic import Field
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.grad_cluster import best_of_each_name, named, spread, validated
 from tune_vfl.attacks.parts.kmeans import spherical_kmeans, unit
-from tune_vfl.attacks.parts.shared_leaves import directions
+from tune_vfl.attacks.parts.shared_leaves import answered, directions
 from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.partitions import Partitions
 from tune_vfl.protocol.view import Answer, View
@@ -65,7 +64,5 @@ class LeafCluster(Attack[LeafClusterParams]):
         cosines = rows @ centers.transpose(-1, -2)
         near, labels = gather_rows(cosines, known.ids), one_hot(known.labels, view.num_classes).bool()
         scores = best_of_each_name(cosines, named(near, labels), view.num_classes)
-        ids = torch.arange(rows.shape[-2]).expand(*view.lead, -1)
-        hidden = torch.ones_like(ids, dtype=torch.bool).scatter(-1, known.ids, False)
         right = validated(near, labels, view.streams["folds"].uniform(known.labels.shape[-1]))
-        return {"leaf_cluster": Answer(scores, ids, oriented=True, counted=hidden, validation=right)}
+        return {"leaf_cluster": answered(scores, known, right)}

@@ -121,9 +121,9 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         if view.num_classes == 2 and swaps is None:
             thinned = (received == 0).flatten(1).float().mean(-1) > THINNED
             if thinned.any():
-                best = found[self.choice]
-                read = with_signs(read_signs(received), best, own, trust)
-                found[self.choice] = torch.where(thinned[:, None, None], read, best)
+                best, few = found[self.choice], trust.of_members(thinned)
+                read = with_signs(read_signs(received[thinned]), best[thinned], own.columns[thinned], few)
+                found[self.choice] = best.index_put((thinned,), read)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
             parts = behind_parts(mechanism.parts, received, added, own, trust)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
-from tune_vfl.attacks.parts.shared_leaves import believed, by_beliefs, by_known, on_one_scale, said_of_known, taught
+from tune_vfl.attacks.parts.shared_leaves import (
+    answered,
+    believed,
+    by_beliefs,
+    by_known,
+    on_one_scale,
+    said_of_known,
+    taught,
+)
 from tune_vfl.protocol.partitions import Partitions
 from tune_vfl.protocol.view import Answer, Auxiliary, View
 from tune_vfl.spec import TREES, Strict
@@ -51,8 +58,6 @@ class TreeCompletion(Attack[TreeCompletionParams]):
         """Return both variants: scores ``(*trials, N, K)``, oriented."""
         told: Partitions = view.granted("partitions")
         known, groups = view.auxiliary, told.groups
-        ids = torch.arange(groups.shape[-1]).expand(*view.lead, -1)
-        hidden = torch.ones_like(ids, dtype=torch.bool).scatter(-1, known.ids, False)
         leaves = by_known(groups, known, view.num_classes)
         own = by_columns(view.features.train.flatten(len(view.lead) + 1), known, view.num_classes)
         both = on_one_scale(leaves) + on_one_scale(own)
@@ -61,13 +66,7 @@ class TreeCompletion(Attack[TreeCompletionParams]):
         of_few = 1 - told.parting.float().mean(-1)[..., None, None]  # what was not told says nothing against columns
         found = {"leaves": (more, leaves), "leaves_own": (on_one_scale(more_of_both) + of_few * both, both)}
         return {
-            variant: Answer(
-                believed(scores, shares).log(),
-                ids,
-                oriented=True,
-                counted=hidden,
-                validation=said_of_known(before, known),
-            )
+            variant: answered(believed(scores, shares).log(), known, said_of_known(before, known))
             for variant, (scores, before) in found.items()
         }
 

@@ -1,4 +1,4 @@
-"""Local trees: the label party grows the first trees on its own columns, and tells nobody of them."""
+"""Defense of boosted trees: the label party grows the first trees alone, on its own columns."""
 
 from __future__ import annotations
 

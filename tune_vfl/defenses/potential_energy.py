@@ -95,7 +95,7 @@ class PotentialEnergy(Defense[PotentialEnergyParams]):
     by the sum already a weight of .01 leaves digits no more accuracy than the label party alone has, and the published
     weights are .25 to 32. What the passive party's bottom model computes before the normalization is not protected, nor
     are its own columns. Nor are the gradients: they hold the forces, which the party can compute for any two rows of a
-    batch, and tell by them who is of one class (``matched_filter``). No setting is the same as no defense.
+    batch, and they tell which rows are of one class (``matched_filter``). No setting is the same as no defense.
 
     Source: Zheng et al. 2024, the loss with layer normalization and angles, as the first author's thesis prints it.
     """

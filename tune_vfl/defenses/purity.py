@@ -1,4 +1,4 @@
-"""Purity: a node whose rows are nearly all of one class says their labels, so that nobody else is told of it."""
+"""Defense of boosted trees: nodes whose rows are nearly all of one class are kept at the label party."""
 
 from __future__ import annotations
 

@@ -28,9 +28,14 @@ def principal(rows: Tensor, count: int) -> Tensor:
     """Return the ``count`` main coordinates of centered rows ``(..., N, d)``; narrower rows as they are."""
     if rows.shape[-1] <= count:
         return rows
-    axes = torch.linalg.eigh((rows.mT @ rows).double()).eigenvectors[..., -count:]
-    main: Tensor = rows @ axes.to(rows.dtype)
+    main: Tensor = rows @ main_axes(rows, count).to(rows.dtype)
     return main
+
+
+def main_axes(rows: Tensor, count: int) -> Tensor:
+    """Return the ``count`` main directions of centered rows ``(..., N, d)``, float64 ``(..., d, count)``."""
+    axes: Tensor = torch.linalg.eigh((rows.mT @ rows).double()).eigenvectors[..., -count:]
+    return axes
 
 
 def evenly(rows: int, most: int) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from tune_vfl.attacks.parts.columns import evenly, principal, scaled, standardized, taken
+from tune_vfl.attacks.parts.columns import evenly, main_axes, principal, scaled, standardized, taken
 from tune_vfl.attacks.parts.folded_rows import FOLDS, others
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Forces:
         self._sent = [by_step(part) for part in sent]
         along = [principal(standardized(part).flatten(1, 2), WIDEST).view(*part.shape[:3], -1) for part in sent]
         self._along = [by_step(scaled(part)) for part in along]
-        self._axes = [_main_axes(part) for part in received]
+        self._axes = [_turns(part) for part in received]
         turned = [part @ axes for part, axes in zip(received, self._axes, strict=True)]
         self._received = [by_step(part) for part in turned]
         centered = (part.double() - part.double().mean(-2, keepdim=True) for part in turned)
@@ -236,7 +236,7 @@ class Pushes(NamedTuple):
 
 
 def single_epochs(times: Sequence[float]) -> list[int]:
-    """Return the entries of visits that are of one epoch alone, by the mean epochs of all entries.
+    """Return the positions of visits that hold one epoch, where others hold the mean over several.
 
     Example:
         >>> from tune_vfl.attacks.parts.forces import single_epochs
@@ -251,13 +251,11 @@ def single_epochs(times: Sequence[float]) -> list[int]:
     return found
 
 
-def _main_axes(received: Tensor) -> Tensor:
+def _turns(received: Tensor) -> Tensor:
     """Return the main directions of gradients ``(T, E, N, d)``, ``(T, 1, d, d')``; all of them as they are if few."""
     if received.shape[-1] <= WIDEST:
         return torch.eye(received.shape[-1]).expand(len(received), 1, -1, -1)
-    rows = scaled(received.flatten(1, 2)).double().unsqueeze(1)
-    axes: Tensor = torch.linalg.eigh(rows.mT @ rows).eigenvectors[..., -WIDEST:]
-    return axes.float()
+    return main_axes(scaled(received.flatten(1, 2)).double(), WIDEST).float().unsqueeze(1)
 
 
 def _raised(matrix: Tensor, share: float) -> Tensor:

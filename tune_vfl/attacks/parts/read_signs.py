@@ -12,7 +12,6 @@ from tune_vfl.attacks.parts.sent_rows import SentRows
 from tune_vfl.attacks.parts.trust import POWERS
 
 if TYPE_CHECKING:
-    from tune_vfl.attacks.parts.own_columns import ColumnRegression
     from tune_vfl.attacks.parts.trust import Trust
 
 ROUNDS = 30
@@ -46,7 +45,7 @@ def _read(signs: Tensor) -> Tensor:
     return (signs * line).sum(-1).sign()
 
 
-def with_signs(read: Tensor, best: Tensor, own: ColumnRegression, trust: Trust) -> Tensor:
+def with_signs(read: Tensor, best: Tensor, columns: Tensor, trust: Trust) -> Tensor:
     """Return logits ``(T, n, 2)`` by the classes that were read, by which rows were sent, and by what else is known.
 
     Half of the known rows judge a fit to the other half: they say which class is which, and how far the fit is trusted.
@@ -55,22 +54,22 @@ def with_signs(read: Tensor, best: Tensor, own: ColumnRegression, trust: Trust) 
     Args:
         read: ``(T, E, n)`` classes of visits, as :func:`read_signs` gives them.
         best: ``(T, n, 2)`` logits without them.
-        own: a regression on own columns.
+        columns: ``(T, n, m)`` the attacker's own.
         trust: known rows, which come first, and class shares.
     """
     known = 2.0 * trust.labels - 1
     half = torch.arange(known.shape[-1]) % 2
     judged = torch.stack([half == 0, half == 1])
-    found = []
-    for member, labels in enumerate(known):
-        rows = SentRows(own.columns[member], read[member], trust.prior[member, 0, 1].exp())
+    powers, told, found = torch.tensor(POWERS)[:, None, None], (read != 0).flatten(1).any(1), best.clone()
+    for member in told.nonzero().flatten().tolist():
+        labels = known[member]
+        rows = SentRows(columns[member], read[member], trust.prior[member, 0, 1].exp())
         by_half = rows.fitted(torch.tensor([1.0, 1.0, -1.0, -1.0]), (labels * ~judged).repeat(2, 1))
         left_out = (by_half[:, : len(labels)].view(2, 2, -1) * judged).sum(1)  # (2, A)
-        powers = torch.tensor(POWERS)[:, None, None]
         losses = -logsigmoid(powers * left_out * labels).mean(-1)  # (P, 2)
         power, order = divmod(int(losses.argmin()), 2)
         odds = rows.fitted(torch.tensor([1.0 - 2 * order]), labels.unsqueeze(0))[0]
         odds = torch.cat([left_out[order], odds[len(labels) :]]).clamp(-SURE, SURE)
         weight = POWERS[power]
-        found.append((1 - min(weight, 1.0) / 2) * best[member] + weight / 2 * torch.stack([-odds, odds], -1).float())
-    return torch.where((read != 0).flatten(1).any(1)[:, None, None], trust.balanced(torch.stack(found)), best)
+        found[member] = (1 - min(weight, 1.0) / 2) * best[member] + weight / 2 * torch.stack([-odds, odds], -1)
+    return torch.where(told[:, None, None], trust.balanced(found), best)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tune_vfl.protocol.members import gather_rows
-from tune_vfl.protocol.view import Auxiliary
+from tune_vfl.protocol.view import Answer, Auxiliary
 from tune_vfl.seeds import Stream
 
 PRIOR = 1.0
@@ -95,6 +95,19 @@ def said_of_known(logits: Tensor, known: Auxiliary) -> Tensor:
     """
     said = gather_rows((SHARPNESS * on_one_scale(logits)).softmax(-1), known.ids)
     return said.gather(-1, known.labels.unsqueeze(-1)).squeeze(-1).mean(-1)
+
+
+def answered(scores: Tensor, known: Auxiliary, validation: Tensor) -> Answer:
+    """Return oriented scores ``(*trials, N, K)`` of all rows as an answer: those with a known label do not count.
+
+    Args:
+        scores: of the classes.
+        known: rows whose labels are known.
+        validation: ``(*trials,)`` by which the attacker chooses among variants.
+    """
+    ids = torch.arange(scores.shape[-2]).expand(scores.shape[:-1])
+    hidden = torch.ones_like(ids, dtype=torch.bool).scatter(-1, known.ids, False)
+    return Answer(scores, ids, oriented=True, counted=hidden, validation=validation)
 
 
 def directions(groups: Tensor, nodes: int, stream: Stream, count: int = 32) -> Tensor:
