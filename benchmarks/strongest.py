@@ -125,11 +125,16 @@ class Cell:
             self.hand[name] += values
 
     def best(self, lower: Mapping[str, Sequence[float]]) -> tuple[tuple[float, str], tuple[float, str] | None]:
-        """Return the largest advantage of `default` and of a way by hand, each with its name."""
+        """Return the largest advantage of `default` and of a way by hand, each with its name.
+
+        Both are over the party's floor, the best that any attack of `default` finds on untrained models, or over the
+        way's own where that is higher: a way that does worse than the columns alone finds no leak.
+        """
         shipped = {name: _advantage(v, self.default_floors[name]) for name, v in self.default.items() if v}
         whole = {name: v for name, v in self.hand.items() if len(v) == max(map(len, self.hand.values()))}
         usual = lower.get("em3", [0.5])  # of ways that know a defense, where there was none
-        mine = {name: _advantage(v, np.maximum(0.5, lower.get(name, usual))) for name, v in whole.items()}
+        party = max(float(np.mean(floors)) for floors in self.default_floors.values())
+        mine = {name: _advantage(v, np.maximum(party, lower.get(name, usual))) for name, v in whole.items()}
         ranked = [max((a, name) for name, a in of.items()) if of else None for of in (shipped, mine)]
         return ranked[0] or (0.0, "-"), ranked[1]
 
