@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.behind_parts import behind_parts
+from tune_vfl.attacks.parts.beliefs import by_beliefs
 from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.forces import Forces, single_epochs
@@ -57,11 +58,12 @@ class MatchedFilter(Attack[MatchedFilterParams]):
     residuals show. In turn, class probabilities are computed from the evidence of all visits and from the own columns,
     and templates and a kernel regression on the own columns are fitted to these probabilities; no row is judged by a
     model that has seen it. The known labels give the start, and judge with all rows' agreement how far either is
-    trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps, and where it sends later
-    what it did not send, the rows whose gradients a sent number adds up are fitted, unless known rows speak against it;
-    so are the rows whose forces a gradient adds up, where embeddings of one class repel each other.
-    Where the model is taught numbers for parts of a class, a fit of the parts is added. Where of two classes most
-    entries of the gradients are 0, the class is read off the signs of the others too, and off which rows are sent.
+    trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps, of two classes also by
+    what the model believed beside the class that it was taught, and where it sends later what it did not send, the
+    rows whose gradients a sent number adds up are fitted, unless known rows speak against it; so are the rows whose
+    forces a gradient adds up, where embeddings of one class repel each other. Where the model is taught numbers for
+    parts of a class, a fit of the parts is added. Where of two classes most entries of the gradients are 0, the
+    class is read off the signs of the others too, and off which rows are sent.
     """
 
     summary = "fit all rows' labels, slowly moving class templates of gradients and a kernel on own columns together"
@@ -124,6 +126,9 @@ class MatchedFilter(Attack[MatchedFilterParams]):
                 best, few = found[self.choice], trust.of_members(thinned)
                 read = with_signs(read_signs(received[thinned]), best[thinned], own.columns[thinned], few)
                 found[self.choice] = best.index_put((thinned,), read)
+        if view.num_classes == 2 and swaps is not None:
+            found["beliefs"] = by_beliefs(found[self.choice], received, own, trust, swaps)
+            found[self.choice] = trust.balanced((found[self.choice] + found["beliefs"]) / 2)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]
             parts = behind_parts(mechanism.parts, received, added, own, trust)

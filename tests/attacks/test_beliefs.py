@@ -1,0 +1,92 @@
+"""What gradients say of classes that a model believes in, where it is taught others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from tests.helpers.visits import EPOCHS, FILTER, ROWS, WIDTH, success, swapped
+from tune_vfl.attacks.parts.beliefs import beliefs
+
+KEPT = 0.7
+
+
+def believed(seed=0, *, strength=1.0, rows=ROWS, tell=True):
+    """Return true classes, taught ones as 1 and -1, the model's beliefs and the gradients of their cross-entropy.
+
+    The model believes in the true class, with an error that each row keeps; or in another row's, where it tells
+    nothing.
+    """
+    g = torch.Generator().manual_seed(seed)
+    y = torch.randint(2, (rows,), generator=g)
+    taught = torch.where(torch.rand(rows, generator=g) < KEPT, y, 1 - y)
+    seen = y if tell else y[torch.randperm(rows, generator=g)]
+    belief = (strength * (2 * seen - 1) + torch.randn(rows, generator=g)).sigmoid()
+    line = torch.randn(EPOCHS, 1, WIDTH, generator=g)
+    return y, 2.0 * taught - 1, belief, (belief - taught)[:, None] * line
+
+
+def told(received, taught):
+    return beliefs(received.unsqueeze(0), taught.unsqueeze(0))[0]
+
+
+def seen_by_an_attacker(seed, *, tell=True):
+    """Return true classes and the view of a world with such gradients, whose own columns say a little."""
+    y, _, _, received = believed(seed, strength=2.0, tell=tell)
+    _, view = swapped(seed, KEPT)
+    ids = torch.cat([(y == k).nonzero().flatten()[:10] for k in range(2)])
+    columns = 0.7 * one_hot(y, 2) + torch.randn(ROWS, 2, generator=torch.Generator().manual_seed(seed))
+    return y, view.holding(
+        visits=replace(view.granted("visits"), received=received),
+        features=replace(view.features, train=columns),
+        auxiliary=replace(view.auxiliary, ids=ids, labels=y[ids]),
+        class_prior=one_hot(y, 2).float().mean(0),
+    )
+
+
+def test_what_is_beside_the_class_taught_is_the_belief():
+    _, taught, belief, received = believed(rows=20_000)
+    found = told(received, taught)
+    for of in (taught > 0, taught < 0):
+        assert torch.corrcoef(torch.stack([found[of], belief[of]]))[0, 1] > 0.999
+
+
+def test_beliefs_are_in_deviations_whatever_the_scale_of_an_epochs_gradients_and_the_order_of_classes():
+    _, taught, _, received = believed()
+    found = told(received, taught)
+    assert torch.allclose(found, told(received * 10.0 ** torch.arange(EPOCHS).view(-1, 1, 1), taught), atol=1e-4)
+    assert torch.allclose(found, -told(received, -taught), atol=1e-5)
+    assert found.square().mean().item() == pytest.approx(1, abs=1e-5)
+
+
+def test_nothing_is_believed_where_gradients_say_the_class_taught_alone_or_it_is_not_known():
+    _, taught, _, received = believed()
+    alone = taught[:, None] * torch.randn(EPOCHS, 1, WIDTH)
+    assert told(alone, taught).abs().max() < 0.05  # errors of rounding
+    unknown = torch.arange(ROWS) % 3 == 0
+    found = told(received, taught.masked_fill(unknown, 0.0))
+    assert (found[unknown] == 0).all()
+    assert (found[~unknown] != 0).any()
+    assert told(torch.zeros_like(received), torch.zeros(ROWS)).isfinite().all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_beliefs_tell_classes_that_were_not_taught(seed):
+    y, view = seen_by_an_attacker(seed)
+    answers = FILTER().run(view)
+    without, alone, joined = (success(answers[name], y) for name in ("filter", "beliefs", "matched_filter"))
+    assert alone > without + 0.02
+    assert joined > without + 0.02
+
+
+def test_beliefs_that_are_those_of_other_rows_cost_little():
+    found = []
+    for seed in range(4):
+        y, view = seen_by_an_attacker(seed, tell=False)
+        answers = FILTER().run(view)
+        found.append([success(answers[name], y) for name in ("with_taught", "matched_filter")])
+    without, joined = torch.tensor(found).mean(0)
+    assert joined > without - 0.02
