@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from math import exp
 
 import pytest
 import torch
 
 from tune_vfl.defenses.base import DEFENSES
-from tune_vfl.protocol.mechanism import ClassParts
+from tune_vfl.defenses.parts.pipeline import Pipeline
+from tune_vfl.protocol.mechanism import ClassParts, Mechanism
 
 
 def odds_by_counting(parts, own, parties, known):
@@ -56,3 +58,33 @@ def test_label_dp_declares_the_swapping_probabilities_of_each_member():
 def test_label_dp_declares_nothing_where_rows_differ_or_the_loss_is_another(given):
     cls = DEFENSES["label_dp"]
     assert cls(cls.Params(**given), num_classes=2, embedding_dims=[2]).mechanism() is None
+
+
+@pytest.mark.parametrize(
+    ("stages", "holds"),
+    [
+        (["label_dp", "laplace"], {"swaps", "laplace"}),
+        (["laplace", "label_dp"], {"swaps", "laplace"}),
+        (["potential_energy", "gaussian"], {"repels"}),
+        (["potential_energy", "laplace"], {"repels", "laplace"}),
+        (["cae", "sparsification"], {"unsent"}),
+        (["laplace", "discrete_sgd"], set()),
+        (["sparsification", "gaussian"], set()),
+        (["label_dp", "cae"], set()),
+        (["label_dp", "potential_energy"], set()),
+        (["ladistill", "sgsub", "geno"], set()),
+    ],
+)
+def test_a_chain_declares_what_no_other_stage_undoes(stages, holds):
+    class Chain(Pipeline):
+        pass
+
+    Chain.stages = tuple(DEFENSES[name] for name in stages)
+    Chain.Params = type("ChainParams", tuple(stage.Params for stage in Chain.stages), {})
+    found = Chain(Chain.Params(), num_classes=2, embedding_dims=[3]).mechanism()
+    declared = {f.name for f in fields(Mechanism) if found is not None and getattr(found, f.name) is not None}
+    assert declared == holds
+
+
+def test_every_fact_is_about_what_is_sent_or_what_is_taught():
+    assert sorted(Mechanism.AS_SENT + Mechanism.TAUGHT) == sorted(f.name for f in fields(Mechanism))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -54,6 +54,10 @@ class Mechanism(PerMember):
         repels: how embeddings of one class in a batch repel each other. None: they do not.
     """
 
+    AS_SENT: ClassVar[tuple[str, ...]] = ("coin", "laplace", "unsent")
+    """Fields about gradients as they are sent."""
+    TAUGHT: ClassVar[tuple[str, ...]] = ("swaps", "parts", "repels")
+    """Fields about labels and loss."""
     coin: Tensor | None = None
     laplace: Tensor | None = None
     swaps: Tensor | None = None

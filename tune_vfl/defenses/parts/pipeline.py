@@ -54,6 +54,10 @@ def _overrides(stage: type[Defense], hook: str) -> bool:
     return getattr(stage, hook) is not getattr(Hooks, hook)
 
 
+def _any_overrides(stages: Sequence[Defense], *hooks: str) -> bool:
+    return any(_overrides(type(stage), hook) for stage in stages for hook in hooks)
+
+
 class Pipeline(Defense[P]):
     """Runs the hooks of its stages in order; the last stage with a loss or a decoder of its own provides it.
 
@@ -225,8 +229,20 @@ class Pipeline(Defense[P]):
         return next((found for part in self.parts if (found := part.mixtures(epoch)) is not None), None)
 
     def mechanism(self) -> Mechanism | None:
-        """Return None: a stage's facts no longer hold after another stage has changed the gradients."""
-        return None
+        """Return what still holds of the stages' mechanisms behind the other stages.
+
+        What a model is taught holds unless another stage has labels or a loss of its own; what gradients are as they
+        are sent, unless a later stage changes them.
+        """
+        holds: dict[str, Any] = {}
+        for place, part in enumerate(self.parts):
+            earlier, later, own = self.parts[:place], self.parts[place + 1 :], part.mechanism()
+            if own is None:
+                continue
+            taught = () if _any_overrides(earlier + later, "labels", "loss") else Mechanism.TAUGHT
+            as_sent = () if _any_overrides(later, "cut_gradient", "screen") else Mechanism.AS_SENT
+            holds |= {name: value for name in taught + as_sent if (value := getattr(own, name)) is not None}
+        return Mechanism(**holds) if holds else None
 
     def also_uploaded(self, times: int) -> None:
         """Pass the value on to every stage."""
