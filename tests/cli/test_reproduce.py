@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,10 +20,13 @@ def test_the_list_says_of_every_table_how_many_numbers_have_a_verdict(run: Run) 
     by_name = {table["table"]: table for table in answer["tables"]}
     table2 = by_name["gafm-table2"]
     assert table2["cells"] == 64
-    assert sum(table2["verdicts"].values()) == table2["judged"] >= 16
+    assert sum(table2["sizes"].values()) == table2["judged"] >= 16
     assert all(t["because"] for t in by_name.values() if t["state"] != "verdict")
-    judged, cells = (sum(t[what] for t in by_name.values()) for what in ("judged", "cells"))
-    assert f"{judged} of {cells} published numbers have a verdict: " in answer["says"]
+    found = re.search(r"(\d+) of (\d+) published numbers have a verdict: ", answer["says"])
+    assert found
+    for said, what in zip(map(int, found.groups()), ("judged", "cells"), strict=True):
+        # A number that several tables of a paper print counts once in the sentence.
+        assert max(t[what] for t in by_name.values()) < said < sum(t[what] for t in by_name.values())
 
 
 def test_a_table_is_answered_from_what_is_kept_with_a_price_where_there_is_nothing(run: Run, tmp_path: Path) -> None:

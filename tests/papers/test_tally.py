@@ -1,4 +1,4 @@
-"""How published numbers are counted where other data stand in for the paper's."""
+"""How published numbers are counted: stand-ins apart, a number of several tables once."""
 
 from __future__ import annotations
 
@@ -6,34 +6,38 @@ from dataclasses import replace
 
 import pytest
 
-from tune_vfl.papers.comparison import compared, tally
+from tune_vfl.papers.comparison import ComparedNumber, compared
+from tune_vfl.papers.overview import overview
 from tune_vfl.papers.reading import find_table
-from tune_vfl.papers.results import TableResults
-from tune_vfl.papers.verdict import Verdict
+from tune_vfl.papers.results import Number, TableResults, kept_folder
+from tune_vfl.papers.tally import once, split, tally
+from tune_vfl.papers.verdict import JUDGED, Verdict
 
-OWN, FIRST, SECOND, THIRD = 0, 1, 2, 3
+OWN, SAMPLE, SECOND, THIRD = 0, 1, 2, 3
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "counted"),
+    ("verdicts", "judged", "apart"),
     [
-        ({}, {}),
-        ({FIRST: "lower"}, {"lower": 1}),
-        ({FIRST: "lower", SECOND: "lower"}, {"lower": 1}),
-        ({FIRST: "reproduced", SECOND: "lower"}, {"mixed": 1}),
-        ({FIRST: "higher", SECOND: "lower"}, {"mixed": 1}),
-        ({OWN: "lower", FIRST: "reproduced"}, {"lower": 1}),
+        ({}, {}, {}),
+        ({SAMPLE: "lower", SECOND: "other data"}, {"lower": 1}, {}),
+        ({OWN: "reproduced", SAMPLE: "lower"}, {"reproduced": 1}, {}),
+        ({SECOND: "other data", THIRD: "other data"}, {}, {"other data": 1}),
+        ({SAMPLE: "not trained", SECOND: "other data"}, {}, {"not trained": 1}),
     ],
 )
-def test_own_data_decide_and_stand_ins_that_disagree_are_mixed(
-    verdicts: dict[int, Verdict], counted: dict[str, int]
+def test_a_number_and_its_stand_ins_count_once(
+    verdicts: dict[int, Verdict], judged: dict[str, int], apart: dict[str, int]
 ) -> None:
-    """Not the kinder one of several: a number with stand-ins on both sides says nothing yet."""
     _, table = find_table("kdk-table6")
     cells = [c for c in compared(table, TableResults(table="kdk-table6")) if c.evaluation.row.dataset == "cifar10"][:4]
-    assert [c.evaluation.stands_in for c in cells] == [False, True, True, True]
-    found = tally([replace(cell, verdict=verdicts.get(i)) for i, cell in enumerate(cells)])
-    assert (found.cells, found.judged, dict(found.verdicts)) == (1, len(counted), counted)
+    assert [c.evaluation.place for c in cells][:2] == ["cifar10", "cifar10 sample"]
+    found = tally([_judged_as(cell, verdicts.get(i)) for i, cell in enumerate(cells)])
+    assert (len(found.numbers), len(found.judged), dict(found.verdicts)) == (1, sum(judged.values()), judged | apart)
+
+
+def _judged_as(cell: ComparedNumber, verdict: Verdict | None) -> ComparedNumber:
+    return cell if verdict is None else replace(cell, verdict=verdict, ours=Number(mean=0.5, std=0.1, seeds=3))
 
 
 def test_a_number_is_owed_where_neither_files_nor_a_gpu_are_missing() -> None:
@@ -41,6 +45,25 @@ def test_a_number_is_owed_where_neither_files_nor_a_gpu_are_missing() -> None:
     _, table = find_table("fedadob-table4")
     cells = compared(table, TableResults(table="fedadob-table4"))
     assert {c.evaluation.dataset for c in cells if c.priced} == {"mnist"}
-    assert (tally(cells).cells, tally(cells).owed) == (68, 17)
-    judged = [replace(cell, verdict="lower") if cell.priced else cell for cell in cells]
-    assert (tally(judged).judged, tally(judged).owed) == (17, 0)
+    assert (len(tally(cells).numbers), tally(cells).owed) == (68, 17)
+    run = [_judged_as(cell, "lower") if cell.priced else cell for cell in cells]
+    assert (len(tally(run).judged), tally(run).owed) == (17, 0)
+
+
+def test_a_number_that_several_tables_print_counts_once() -> None:
+    """GAFM's row of table 2 stands in tables 6 and 11, too, and in table 9 for ISIC."""
+    entries = {e.name: e for e in overview(kept_folder()).entries}
+    table2, table6 = (entries[name].tally for name in ("gafm-table2", "gafm-table6"))
+    both = once([table2, table6])
+    again = {"spambase", "imdb", "criteo", "isic"}
+    assert len(both.numbers) == len(table2.numbers) + len(table6.numbers) - 4 * len(again)
+    assert len(both.judged) < len(table2.judged) + len(table6.judged)
+
+
+def test_numbers_are_split_without_losing_any() -> None:
+    total = overview(kept_folder()).total
+    parts = split(total, lambda cell: cell.data)
+    assert sum(len(part.judged) for part in parts.values()) == len(total.judged)
+    assert "other" not in parts
+    assert sum(total.sizes.values()) == len(total.judged)
+    assert sum(total.verdicts[verdict] for verdict in JUDGED) == len(total.judged)

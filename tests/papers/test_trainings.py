@@ -10,12 +10,13 @@ import pytest
 from tests.papers.test_tables import FILE
 from tune_vfl.execution.jobs import Flight, Job
 from tune_vfl.outcome import AttackScore, Outcome, Score
-from tune_vfl.papers.comparison import compared, tally
+from tune_vfl.papers.comparison import compared
 from tune_vfl.papers.owed import plan
 from tune_vfl.papers.reading import read_paper
 from tune_vfl.papers.results import Results, TableResults, of_any_table, read_results, write_results
 from tune_vfl.papers.source import TableJobs
 from tune_vfl.papers.tables import Table
+from tune_vfl.papers.tally import tally
 
 NAME = "test-table1"
 TWO = FILE.replace("rows:", "rows:\n      - {dataset: breast_cancer, defense: kdk, published: '.8 | .5'}")
@@ -130,18 +131,18 @@ def test_a_changed_recipe_or_measure_makes_results_stale_and_owed(tmp_path: Path
     changed = table_of(FILE.replace("place: table 1", "place: table 1\n    settings: [training.epochs=7]"))
     kept = read_results(tmp_path, NAME)
     assert [cell.stale for cell in compared(changed, kept)] == [True, True]
-    assert tally(compared(changed, kept)).stale == 2
+    assert tally(compared(changed, kept)).notes["stale"] == 2
     assert len(plan(changed, kept, range(3)).owed[0].seeds) == 3
     older = kept.evaluations["breast_cancer: none"]
     assert older.model_copy(update={"measure": 1}).stale(table_of().evaluations[0])
     assert not older.model_copy(update={"measure": 3}).stale(table_of().evaluations[0])  # 4 changed other attacks
 
 
-def test_a_failed_verdict_gives_the_reason_of_the_file_or_says_that_it_is_unknown(tmp_path: Path) -> None:
+def test_a_difference_has_the_reason_of_the_file_or_is_unexplained(tmp_path: Path) -> None:
     for one in asked(run(table_of(), tmp_path)):
         one.end([answer(utility=0.5, norm=0.55)])
     accuracy, norm = compared(table_of(), read_results(tmp_path, NAME))
-    assert (accuracy.verdict, accuracy.says, norm.verdict) == ("lower", "reason unknown", "reproduced")
+    assert (accuracy.verdict, accuracy.says, norm.verdict) == ("lower", "unexplained", "undecided")
     explained = table_of(FILE.replace('.1"}', '.1", why: {accuracy: fewer rows}}'))
     assert compared(explained, read_results(tmp_path, NAME))[0].says == "fewer rows"
 

@@ -69,8 +69,9 @@ def reproduce(
     lacks its files, is shown with its price. The numbers that come with tune-vfl are those of --list and of
     docs/fidelity.md: a table is measured anew, unless --results names their folder.
 
-    A number is reproduced when the published mean lies within two standard errors of ours, the paper's added where it
-    gives a deviation and its repeats, and half of its last digit; else ours is higher or lower, with the reason.
+    A number is lower or higher when the 95% interval of the difference (Welch's t, and half of the last printed digit)
+    leaves out zero, with the reason, if one is known; else reproduced, undecided where the seeds scatter too much, or
+    within noise for a ratio. Numbers on other data, and of models that have not learned, are not judged.
 
     Exits 3 when a seed could not be measured, or nothing for lack of files, and 130 when it was stopped.
 
@@ -113,16 +114,16 @@ def _show(found: TableEntry) -> None:
         emit(f"{title}\nnothing of it can be compared: {found.table.reason}")
         return
     published = "published, %" if found.table.percent else "published"
-    head = ("evaluation", "column", published, "ours", "seeds", "verdict", "why, remarks")
+    head = ("evaluation", "column", published, "ours", "difference", "seeds", "verdict", "why, remarks")
     emit_table(head, map(_row, found.cells), title)
-    emit(f"{found.tally.judged} of {found.tally.cells} numbers have a verdict: {found.verdicts or 'none'}")
+    emit(f"{len(found.tally.judged)} of {len(found.tally.numbers)} numbers have a verdict: {found.verdicts or 'none'}")
 
 
 def _row(shown: ComparedNumber) -> list[object]:
-    from tune_vfl.papers.page import number_text, remarks_text
+    from tune_vfl.papers.page import difference_text, number_text, remarks_text
 
     seeds = shown.ours.seeds if shown.ours else None
-    numbers = [shown.published.text, number_text(shown), seeds]
+    numbers = [shown.published.text, number_text(shown), difference_text(shown), seeds]
     return [shown.evaluation.label, shown.heading, *numbers, shown.verdict, remarks_text(shown)]
 
 

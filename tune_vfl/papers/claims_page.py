@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tune_vfl.analysis import formatting
-from tune_vfl.papers.comparison import UNKNOWN
+from tune_vfl.papers.comparison import UNEXPLAINED
 from tune_vfl.papers.page import number_text, rendered
 from tune_vfl.papers.standing import Instance, instances
-from tune_vfl.papers.verdict import STANDARD_ERRORS
+from tune_vfl.papers.verdict import CONFIDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reports.board import BoardRow, Shelf
     from tune_vfl.papers.claim import Claim
     from tune_vfl.papers.overview import Overview, TableEntry
-    from tune_vfl.papers.tables import Paper
+    from tune_vfl.papers.paper import Paper
 
 SAID = {
     "stands": ("stands", "stand"),
@@ -42,7 +42,7 @@ def claims_text(found: Overview, shelves: Sequence[Shelf]) -> str:
     every = [one for of in judged.values() for one in of]
     left = {paper.paper: [text for shelf in shelves for text in _left(paper, shelf)] for paper in papers}
     texts = {"says": says_of(every), "says_of": says_of, "left": left}
-    return rendered("claims.md.j2", papers=papers, judged=judged, errors=STANDARD_ERRORS, **texts)
+    return rendered("claims.md.j2", papers=papers, judged=judged, confidence=f"{CONFIDENCE:.0%}", **texts)
 
 
 class Judged:
@@ -95,7 +95,8 @@ class Judged:
             "stale" if any(cell.stale for cell in one.cells) else "",
             "the paper's own numbers break it" if one.published < -one.rounding else "",
         ]
-        why = dict.fromkeys(c.says for c in one.cells if c.says not in ("", UNKNOWN)) if one.standing == "falls" else ()
+        differ = [c.says for c in one.cells if c.verdict in ("lower", "higher") and c.says != UNEXPLAINED]
+        why = dict.fromkeys(differ) if one.standing == "falls" else ()
         return ", ".join(part for part in told if part) + "".join(f"; {text}" for text in why)
 
 

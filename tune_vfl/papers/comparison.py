@@ -6,21 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from tune_vfl.papers.measured import OWN, quantity
 from tune_vfl.papers.results import Number, Results
 from tune_vfl.papers.tables import ALL
-from tune_vfl.papers.verdict import Verdict, verdict_of
+from tune_vfl.papers.verdict import JUDGED, RESOLUTION, Difference, Verdict, difference, error_of, half_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from tune_vfl.papers.published import PublishedNumber
     from tune_vfl.papers.results import TableResults
     from tune_vfl.papers.tables import Evaluation, Table
 
 Source = Literal["measured", "recorded"]
-UNKNOWN = "reason unknown"
-OTHER_DATA = "measured on other data"
-MIXED = "mixed"
+UNEXPLAINED = "unexplained"
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,11 @@ class ComparedNumber:
         published: the paper's number.
         ours: our number; None where there is none.
         source: ``measured``: by seed, with today's recipe unless ``stale``; ``recorded``: before, and not again.
-        verdict: see :func:`tune_vfl.papers.verdict.verdict_of`; None where there is none.
-        says: why it differs, or why there is no verdict.
+        formula: what measures it; nothing where nothing does.
+        difference: between both means; None with less than two seeds of ours.
+        verdict: that of the difference, or ``other data`` or ``not trained``, which say why nothing is compared; None
+            where there is no difference.
+        says: why it differs, what would not have been seen, or why there is no verdict.
         remarks: what a reader must know: a stand-in, a suspect number, a stale result.
         stale: recipe or measure have changed since.
         priced: two cores without downloads can measure it, in as long as its price says.
@@ -43,13 +45,25 @@ class ComparedNumber:
     evaluation: Evaluation
     heading: str
     published: PublishedNumber
+    formula: str = ""
     ours: Number | None = None
+    difference: Difference | None = None
     source: Source | None = None
     verdict: Verdict | None = None
     says: str = ""
     remarks: tuple[str, ...] = ()
     stale: bool = False
     priced: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """Whether our number says something of the published one."""
+        return self.verdict in JUDGED
+
+    @property
+    def data(self) -> str:
+        """On what it is measured: the paper's ``own`` data, a ``sample`` or another recipe of them, ``other`` data."""
+        return "other" if self.evaluation.other_data else "sample" if self.evaluation.data.unlike else "own"
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain data, as ``reproduce --json`` prints it."""
@@ -64,6 +78,8 @@ class ComparedNumber:
             "published": {"text": published.text, "mean": published.mean, "std": published.std}
             | {"low": published.low, "high": published.high},
             "ours": None if self.ours is None else self.ours.model_dump(),
+            "difference": None if self.ours is None else self.ours.mean - self.published.mean,
+            "size": self.difference.size if self.difference and self.judged else None,
             "source": self.source,
             "verdict": self.verdict,
             "says": self.says,
@@ -86,18 +102,22 @@ def price_text(evaluation: Evaluation, kept: Results | None = None) -> str:
     return f"about {time} a seed" + (f"; needs {evaluation.data.needs}" if evaluation.data.needs else "")
 
 
-def compared(table: Table, results: TableResults, refused: Mapping[str, str] | None = None) -> list[ComparedNumber]:
+def compared(
+    table: Table, results: TableResults, refused: Mapping[str, str] | None = None, others: Iterable[Results] = ()
+) -> list[ComparedNumber]:
     """Return every cell that has a published number, in the order of the table.
 
     Args:
         table: the table.
         results: what is kept of it.
         refused: why evaluations were not run, by label.
+        others: results of other tables, which may tell whether a recipe learns.
     """
-    cells = []
+    cells, every = [], [*results.evaluations.values(), *others]
     for evaluation in table.evaluations:
         kept = results.evaluations.get(evaluation.label, Results())
         measured = table.formulas(evaluation)
+        untrained = _untrained(evaluation, every)
         for heading in table.columns:
             published = table.published(evaluation.row, heading)
             if published is None or (evaluation.stands_in and heading not in measured):
@@ -107,31 +127,74 @@ def compared(table: Table, results: TableResults, refused: Mapping[str, str] | N
             cell = ComparedNumber(evaluation, heading, published, says=says, priced=priced)
             if heading in measured:
                 not_run = (refused or {}).get(evaluation.label, "")
-                cell = _judged(cell, measured[heading], kept, table.repeats, not_run=not_run)
+                cell = replace(cell, formula=measured[heading])
+                cell = _judged(cell, kept, table.repeats, not_run=not_run, untrained=untrained)
             cells.append(cell)
     return cells
 
 
-def _judged(cell: ComparedNumber, formula: str, kept: Results, repeats: int | None, *, not_run: str) -> ComparedNumber:
+def _judged(
+    cell: ComparedNumber, kept: Results, repeats: int | None, *, not_run: str, untrained: str
+) -> ComparedNumber:
     """Return a cell with our number and the verdict, or with the reason why there is none."""
-    evaluation, heading = cell.evaluation, cell.heading
-    ours, source = _ours(kept, heading, formula)
+    ours, source = _ours(kept, cell.heading, cell.formula)
     if ours is None:
-        price = "; ".join(part for part in (price_text(evaluation), not_run) if part)
+        price = "; ".join(part for part in (price_text(cell.evaluation, kept), not_run) if part)
         return replace(cell, says=_failed(kept) or f"not run here: {price}")
-    verdict = verdict_of(cell.published, repeats, ours.mean, ours.std, ours.seeds)
-    why = evaluation.row.why
-    unknown = OTHER_DATA if evaluation.stands_in or evaluation.data.unlike else UNKNOWN
-    says = "" if verdict == "reproduced" else why.get(heading, why.get(ALL, unknown))
+    ratio = quantity(cell.formula) == "ratio" and "/" in cell.formula
+    found = difference(cell.published, repeats, ours.mean, ours.std, ours.seeds, ratio=ratio)
+    verdict: Verdict | None = None if found is None else found.verdict
+    if cell.evaluation.other_data or untrained:
+        verdict = "other data" if cell.evaluation.other_data else "not trained"
     return replace(
         cell,
         ours=ours,
+        difference=found,
         source=source,
         verdict=verdict,
-        says=says if verdict else "one seed has no standard error",
+        says=_reason(cell, verdict, found, untrained),
         remarks=_remarks(cell, kept, source),
-        stale=source == "measured" and kept.stale(evaluation),
+        stale=source == "measured" and kept.stale(cell.evaluation),
     )
+
+
+def _untrained(evaluation: Evaluation, every: Iterable[Results]) -> str:
+    """Return why numbers of a recipe are not judged; nothing where a model of it has learned, or no result can tell.
+
+    The undefended models decide, or all where none is undefended. One has learned when its utility, on test or training
+    rows, is above chance by more than its interval and ``RESOLUTION``. A kept score is that of a training's end:
+    whether it was still rising is told by its steps alone.
+    """
+    grounds = evaluation.data.grounds
+    if grounds.chance is None:
+        return ""
+    same = [one for one in every if one.seeds and _recipe(one.raw) == _recipe(evaluation.raw)]
+    deciding = [one for one in same if one.raw["defense"]["name"] == "none"] or same
+    reached = [number for one in deciding for score in OWN if (number := one.number(score)) and number.seeds > 1]
+    sure = [number.mean - half_width([error_of(number.std, number.seeds)]) for number in reached]
+    if not sure or max(sure) > grounds.chance + RESOLUTION:
+        return ""
+    if grounds.steps:
+        return f"{grounds.steps['ours']:,} of the paper's {grounds.steps['paper']:,} steps"
+    return f"utility {max(number.mean for number in reached):.2f}, chance {grounds.chance:.2f}"
+
+
+def _recipe(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if key not in ("defense", "attacks")}
+
+
+def _reason(cell: ComparedNumber, verdict: Verdict | None, found: Difference | None, untrained: str) -> str:
+    """Return what stands beside a verdict: never more of a cause than the paper's file has."""
+    if verdict == "not trained":
+        return untrained
+    if verdict in ("other data", "reproduced"):
+        return ""
+    if found is None:
+        return "one seed has no standard error"
+    if not found.away > found.width:
+        return f"a difference below {found.width + cell.published.rounding:.2f} would not show"
+    why = cell.evaluation.row.why
+    return why.get(cell.heading, why.get(ALL, UNEXPLAINED))
 
 
 def _ours(kept: Results, heading: str, formula: str) -> tuple[Number | None, Source]:
@@ -160,67 +223,3 @@ def _remarks(cell: ComparedNumber, kept: Results, source: Source) -> tuple[str, 
     if trust.get(cell.heading, trust.get(ALL)) == "L":
         remarks.append("the published number is suspect")
     return tuple(remarks)
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Counts of a table's cells by verdict. A cell and its stand-ins count once.
-
-    Attributes:
-        cells: published numbers.
-        judged: those with a verdict, of their own data or of a stand-in.
-        owed: those without, which two cores without downloads can measure.
-        verdicts: by verdict; that of the cell's own data, else of its stand-ins, ``mixed`` where these disagree.
-        unlike: verdicts on other data than the paper's: a stand-in or a sample.
-        recorded: verdicts of earlier measurements.
-        stale: verdicts whose recipe or measure has changed.
-    """
-
-    cells: int
-    judged: int
-    owed: int
-    verdicts: Counter[str]
-    unlike: int
-    recorded: int
-    stale: int
-
-    @property
-    def state(self) -> str:
-        """``verdict`` when all cells have one, ``partly``, or ``none``."""
-        if not self.judged:
-            return "none"
-        return "verdict" if self.judged == self.cells else "partly"
-
-
-def tally(cells: Iterable[ComparedNumber]) -> Tally:
-    """Count a table's verdicts."""
-    by_cell: dict[tuple[str, str], list[ComparedNumber]] = {}
-    for cell in cells:
-        row = cell.evaluation.row
-        by_cell.setdefault((row.model_dump_json(exclude={"why"}), cell.heading), []).append(cell)
-    judged = [deciding for group in by_cell.values() if (deciding := _deciding(group))]
-    return Tally(
-        cells=len(by_cell),
-        judged=len(judged),
-        owed=sum(any(c.priced for c in group) and not _deciding(group) for group in by_cell.values()),
-        verdicts=Counter(_verdict(group) for group in judged),
-        unlike=sum(all(cell.evaluation.data.unlike for cell in group) for group in judged),
-        recorded=sum(all(cell.source == "recorded" for cell in group) for group in judged),
-        stale=sum(any(cell.stale for cell in group) for group in judged),
-    )
-
-
-def _deciding(group: Sequence[ComparedNumber]) -> list[ComparedNumber]:
-    """Return those of a cell and its stand-ins whose verdict counts: the cell's own, else all of its stand-ins'."""
-    judged = [cell for cell in group if cell.verdict]
-    return [cell for cell in judged if not cell.evaluation.stands_in] or judged
-
-
-def _verdict(group: Sequence[ComparedNumber]) -> str:
-    found = {str(cell.verdict) for cell in group}
-    return found.pop() if len(found) == 1 else MIXED
-
-
-def reasons_without(cells: Sequence[ComparedNumber]) -> list[str]:
-    """Return why cells have no verdict: each reason once, the most frequent first."""
-    return [says for says, _ in Counter(c.says for c in cells if c.verdict is None).most_common()]

@@ -39,6 +39,12 @@ def names_in(formula: str) -> list[str]:
     return names
 
 
+def quantity(formula: str) -> str:
+    """Return what a formula measures: ``utility``, ``leakage``, or a ``ratio`` of both."""
+    found = {name.rpartition(".")[2] in OWN for name in names_in(formula)}
+    return "ratio" if len(found) > 1 else "utility" if True in found else "leakage"
+
+
 def measure(formula: str, scores: Mapping[str, float]) -> float:
     """Compute a formula such as ``1 - pmc.logreg`` or ``utility / median`` from an evaluation's scores.
 

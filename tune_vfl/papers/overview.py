@@ -7,17 +7,26 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tune_vfl.analysis.formatting import short
 from tune_vfl.errors import shortened
-from tune_vfl.papers.comparison import ComparedNumber, Tally, compared, reasons_without, tally
+from tune_vfl.papers.comparison import ComparedNumber, compared
+from tune_vfl.papers.measured import quantity
 from tune_vfl.papers.reading import find_table, papers
-from tune_vfl.papers.results import best_results
+from tune_vfl.papers.results import best_results, freshest
+from tune_vfl.papers.tally import Tally, once, split, tally
+from tune_vfl.papers.verdict import JUDGED, RESOLUTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from tune_vfl.papers.results import TableResults
-    from tune_vfl.papers.tables import Paper, Table
+    from tune_vfl.papers.paper import Paper
+    from tune_vfl.papers.results import Results, TableResults
+    from tune_vfl.papers.tables import Table
+
+
+DATA = {"own": "the paper's own data and recipe", "sample": "a sample, or another recipe"}
+NOTES = {"unlike": "on a sample or by another recipe", "recorded": "recorded before", "stale": "stale"}
 
 
 class Missing(NamedTuple):
@@ -89,21 +98,17 @@ class TableEntry:
         """Why numbers have no verdict: the most frequent reason, and how many others there are."""
         if self.table.reason:
             return self.table.reason
-        reasons = reasons_without(self.cells) if self.tally.state != "verdict" else []
-        return shortened(reasons, 1, "; ")
+        reasons = Counter(c.says or str(c.verdict) for c in self.cells if not c.judged)
+        return shortened([says for says, _ in reasons.most_common()], 1, "; ") if self.tally.state != "verdict" else ""
 
     @property
     def verdicts(self) -> str:
-        """The count of each verdict, and of those on other data, recorded before, and stale."""
-        found = self.tally
-        parts = _by_verdict(found.verdicts)
-        parts += [f"{found.unlike} of them on other data than the paper's"] if found.unlike else []
-        parts += [f"{found.recorded} of them recorded before"] if found.recorded else []
-        return ", ".join(parts + ([f"{found.stale} stale"] if found.stale else []))
+        """The count of each verdict, of numbers that are not compared, and of those recorded before, and stale."""
+        return _verdicts(self.tally)
 
     def row(self) -> list[object]:
         """Return its line of ``reproduce --list``."""
-        numbers = f"{self.tally.judged} of {self.tally.cells}" if self.tally.cells else "-"
+        numbers = f"{len(self.tally.judged)} of {len(self.tally.numbers)}" if self.cells else "-"
         return [self.name, self.table.title, self.table.place, numbers, self.verdicts, self.tally.state, self.because]
 
     def plain(self) -> dict[str, Any]:
@@ -114,13 +119,12 @@ class TableEntry:
             "title": self.table.title,
             "place": self.table.place,
             "state": self.tally.state,
-            "cells": self.tally.cells,
-            "judged": self.tally.judged,
+            "cells": len(self.tally.numbers),
+            "judged": len(self.tally.judged),
             "owed": self.tally.owed,
             "verdicts": dict(self.tally.verdicts),
-            "unlike": self.tally.unlike,
-            "recorded": self.tally.recorded,
-            "stale": self.tally.stale,
+            "sizes": dict(self.tally.sizes),
+            **self.tally.notes,
             "because": self.because,
         }
 
@@ -129,20 +133,20 @@ class TableEntry:
         return {**self.plain(), "numbers": [cell.plain() for cell in self.cells]}
 
 
-def _by_verdict(verdicts: Counter[str]) -> list[str]:
-    return [f"{count} {verdict}" for verdict, count in sorted(verdicts.items(), reverse=True)]
+def _verdicts(found: Tally) -> str:
+    said = found.verdicts
+    parts = [f"{said[verdict]} {verdict}" for verdict in JUDGED if said[verdict]]
+    parts += [f"{count} of them {NOTES[note]}" for note, count in found.notes.items() if count]
+    return ", ".join([*parts, *(f"{said[other]} not judged ({other})" for other in said if other not in JUDGED)])
 
 
-def counted(entries: Iterable[TableEntry]) -> str:
-    """Return how many published numbers of some tables have a verdict, and which, in a sentence."""
-    tallies = [e.tally for e in entries]
-    verdicts: Counter[str] = sum((t.verdicts for t in tallies), Counter())
-    unlike, recorded = sum(t.unlike for t in tallies), sum(t.recorded for t in tallies)
+def counted(found: Tally) -> str:
+    """Return how many published numbers have a verdict, and which, in a sentence."""
+    sizes = found.sizes
     return (
-        f"{sum(t.judged for t in tallies)} of {sum(t.cells for t in tallies)} published numbers have a verdict: "
-        + (", ".join(_by_verdict(verdicts)) or "none")
-        + f" ({unlike} on other data than the paper's, {recorded} recorded before and not re-run); "
-        + f"two cores without downloads can measure {sum(t.owed for t in tallies)} of the others"
+        f"{len(found.judged)} of {len(found.numbers)} published numbers have a verdict: {_verdicts(found) or 'none'}; "
+        f"{sizes['within']} lie within {short(RESOLUTION, 2)}, {sizes['farther']} surely farther, "
+        f"{sizes['undecided']} neither; two cores without downloads can measure {found.owed} of the others"
     )
 
 
@@ -152,6 +156,28 @@ class Overview:
 
     entries: tuple[TableEntry, ...]
 
+    @cached_property
+    def by_paper(self) -> dict[str, Tally]:
+        """The numbers of each paper, each of which counts once in however many tables it is printed."""
+        names = dict.fromkeys(e.paper.paper for e in self.entries)
+        return {name: once(e.tally for e in self.entries if e.paper.paper == name) for name in names}
+
+    @cached_property
+    def total(self) -> Tally:
+        """The numbers of all papers."""
+        return once(self.by_paper.values())
+
+    @property
+    def counts(self) -> list[tuple[str, Tally]]:
+        """The judged numbers by paper and quantity, by data, and all of them."""
+        found = [
+            (f"{paper}, {what}", one)
+            for paper, every in self.by_paper.items()
+            for what, one in split(every, lambda c: quantity(c.formula)).items()
+        ]
+        data = split(self.total, lambda c: c.data).items()
+        return [*found, *((DATA[kind], one) for kind, one in data), ("all", self.total)]
+
     @property
     def says(self) -> str:
         """The number of tables and figures with a verdict, in a sentence."""
@@ -160,7 +186,7 @@ class Overview:
         return (
             f"of {len(self.entries)} tables and figures {states['verdict']} have a verdict on every number, "
             f"{states['partly']} on some, {states['none']} on none ({plain} of these have nothing to compare); "
-            + counted(self.entries)
+            + counted(self.total)
         )
 
     def plain(self) -> dict[str, Any]:
@@ -169,7 +195,11 @@ class Overview:
 
 
 def entry(
-    name: str, results: TableResults, refused: Mapping[str, str] | None = None, dataset: str | None = None
+    name: str,
+    results: TableResults,
+    refused: Mapping[str, str] | None = None,
+    dataset: str | None = None,
+    others: Iterable[Results] = (),
 ) -> TableEntry:
     """Compare one table with results.
 
@@ -178,15 +208,22 @@ def entry(
         results: what is kept of it.
         refused: why evaluations were not run, by label.
         dataset: only evaluations on this data set.
+        others: results of other tables, which may tell whether a recipe learns.
 
     Raises:
         UnknownNameError: for a table that there is not.
     """
     paper, table = find_table(name)
-    cells = compared(table, results, refused)
+    cells = compared(table, results, refused, others)
     return TableEntry(name, paper, table, results, [c for c in cells if dataset in (None, c.evaluation.dataset)])
 
 
 def overview(folder: Path | None = None) -> Overview:
-    """Compare all tables with what is kept, see :func:`tune_vfl.papers.results.best_results`."""
-    return Overview(tuple(entry(name, best_results(name, folder)) for paper in papers() for name in paper.tables))
+    """Compare all tables with what is kept, see :func:`tune_vfl.papers.results.best_results`.
+
+    An evaluation of several tables has one result in all of them: the one with the most seeds.
+    """
+    named = [(name, table) for paper in papers() for name, table in paper.tables.items()]
+    kept = {name: best_results(name, folder) for name, _ in named}
+    every = [one for results in kept.values() for one in results.evaluations.values()]
+    return Overview(tuple(entry(name, freshest(table, kept[name], every), others=every) for name, table in named))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from tune_vfl.analysis.formatting import short
 from tune_vfl.machine.files import written_out
 from tune_vfl.machine.version import VERSION
 from tune_vfl.papers.overview import counted
-from tune_vfl.papers.verdict import STANDARD_ERRORS
+from tune_vfl.papers.verdict import CONFIDENCE, NOISY_RATIO, RESOLUTION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tune_vfl.papers.comparison import ComparedNumber
     from tune_vfl.papers.overview import Overview, TableEntry
-    from tune_vfl.papers.tables import Paper
+    from tune_vfl.papers.paper import Paper
 
 
 def number_text(cell: ComparedNumber) -> str:
@@ -24,6 +25,11 @@ def number_text(cell: ComparedNumber) -> str:
     if ours is None:
         return ""
     return f"{ours.mean:.3f} ± {ours.std:.3f}" if ours.seeds > 1 else f"{ours.mean:.3f}"
+
+
+def difference_text(cell: ComparedNumber) -> str:
+    """Return ours less the published number; nothing where there is none."""
+    return "" if cell.ours is None else f"{cell.ours.mean - cell.published.mean:+.3f}"
 
 
 def remarks_text(cell: ComparedNumber) -> str:
@@ -38,9 +44,11 @@ def page_text(found: Overview, *, html: bool) -> str:
         papers=_by_paper(found),
         runs=[run for entry in found.entries for run in entry.runs],
         says=found.says,
-        counted=counted,
-        errors=STANDARD_ERRORS,
+        counted={name: counted(one) for name, one in found.by_paper.items()},
+        counts=found.counts,
+        rule={"confidence": f"{CONFIDENCE:.0%}", "resolution": short(RESOLUTION, 2), "noisy": short(NOISY_RATIO, 1)},
         number=number_text,
+        difference=difference_text,
         remarks=remarks_text,
         version=VERSION,
         css=files("reports").joinpath("page.css").read_text(encoding="utf-8") if html else "",

@@ -9,7 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tune_vfl.errors import SpecError, UnknownNameError
-from tune_vfl.papers.tables import Paper, Table
+from tune_vfl.papers.paper import Paper
+from tune_vfl.papers.tables import Table
 from tune_vfl.spec import explain
 from tune_vfl.spec.yaml_text import load_yaml
 

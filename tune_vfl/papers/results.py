@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from tune_vfl.papers.tables import Evaluation
+    from tune_vfl.papers.tables import Evaluation, Table
 
 
 class Number(Strict):
@@ -149,6 +149,26 @@ def of_any_table(folder: Path) -> Callable[[Evaluation, str], Results | None]:
         return next((kept for kept in held if kept.data == data and not kept.stale(evaluation)), None)
 
     return find
+
+
+def freshest(table: Table, results: TableResults, every: Iterable[Results]) -> TableResults:
+    """Return a table's results with the best of each evaluation: today's, with the most seeds, of any table.
+
+    Args:
+        table: the table.
+        results: what is kept of it.
+        every: what is kept of all tables.
+    """
+    held, best = [one for one in every if one.seeds], {}
+    for evaluation in table.evaluations:
+        formulas = list(table.formulas(evaluation).values())
+        same = [one for one in held if one.raw == evaluation.raw and not one.stale(evaluation)]
+        whole = [one for one in same if all(seed.has(formulas) for seed in one.seeds.values())]
+        if whole and formulas:
+            best[evaluation.label] = max(
+                whole, key=lambda one: (len(one.seeds), len(one.seeds[min(one.seeds)].scores), one.measure)
+            )
+    return results.with_kept(best)
 
 
 def write_results(folder: Path, results: TableResults) -> None:

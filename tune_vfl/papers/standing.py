@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tune_vfl.papers.claim import Claim
-from tune_vfl.papers.verdict import STANDARD_ERRORS
+from tune_vfl.papers.verdict import error_of, errors_of, half_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,29 +52,24 @@ class Instance:
     def standing(self) -> Standing:
         """The verdict of our numbers on the claim.
 
-        ``stands``: they keep the inequality by more than two standard errors. ``falls``: they break it by more than
-        that, or do not keep it where the paper's difference is more than that, and the paper's own error, away.
+        ``stands``: they keep the inequality by more than the interval of their difference. ``falls``: they break it by
+        more than that, or do not keep it where the paper's difference is outside the interval of all errors.
         """
-        ours = [cell.ours for cell in self.cells]
-        if any(number is None or number.seeds < 2 for number in ours):
+        ours = [cell.ours for cell in self.cells if cell.ours and cell.ours.seeds > 1 and cell.verdict != "not trained"]
+        if len(ours) < len(self.cells):
             return "not run"
-        means = [number.mean for number in ours if number]
-        error = math.sqrt(sum(number.std**2 / number.seeds for number in ours if number))
-        gap = (means[1] if len(means) > 1 else self._bound) + self.claim.within - means[0]
-        if gap > STANDARD_ERRORS * error + 1e-12:
+        sure = half_width([error_of(number.std, number.seeds) for number in ours]) + 1e-12
+        than = self.than if isinstance(self.than, float) else ours[1].mean
+        gap = than + self.claim.within - ours[0].mean
+        if gap > sure:
             return "stands"
-        both = STANDARD_ERRORS * math.hypot(error, *self._published_errors) + self.rounding
-        far = gap < -STANDARD_ERRORS * error - 1e-12 or self.published - gap > both
+        every = [
+            error
+            for cell, number in zip(self.cells, ours, strict=True)
+            for error in errors_of(cell.published, self.repeats, number.std, number.seeds)
+        ]
+        far = gap < -sure or self.published - gap > half_width(every) + self.rounding
         return "falls" if far else "undecided"
-
-    @property
-    def _bound(self) -> float:
-        return self.than if isinstance(self.than, float) else math.nan
-
-    @property
-    def _published_errors(self) -> list[float]:
-        stds = [cell.published.std for cell in self.cells]
-        return [std / math.sqrt(self.repeats) for std in stds if std is not None and self.repeats]
 
 
 def instances(claim: Claim, entry: TableEntry) -> list[Instance]:

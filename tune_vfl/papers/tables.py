@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tune_vfl.papers.claim import Claim
 from tune_vfl.papers.measured import OWN, names_in
 from tune_vfl.papers.published import PublishedNumber, read_published
 from tune_vfl.spec import Strict
@@ -35,6 +34,20 @@ Trusted = Annotated[dict[str, Trust], BeforeValidator(_by_column)]
 """How far published numbers can be a target: H usable, M with a caveat, L suspect; for all columns, or by column."""
 
 
+class Grounds(Strict):
+    """What is known of a data set's evaluations before their numbers are judged.
+
+    Attributes:
+        chance: the utility of a model that has learned nothing; None where nothing is checked.
+        steps: of a training, ``ours`` and the ``paper``'s, where ours is shorter.
+        unknown: the paper's rows are unknown, and those here are of another data set.
+    """
+
+    chance: float | None = None
+    steps: dict[Literal["ours", "paper"], int] = Field(default_factory=dict)
+    unknown: bool = False
+
+
 class Data(Strict):
     """The evaluation of a paper's rows on one data set.
 
@@ -45,6 +58,7 @@ class Data(Strict):
         unlike: what the evaluation has other than the paper; its verdicts are marked.
         columns: another formula of some columns on these data; null where nothing measures them here.
         cannot: why nothing is measured on them, whatever the machine.
+        grounds: whether their numbers can be judged, from the paper's ``judging``.
     """
 
     settings: tuple[str, ...] = ()
@@ -53,6 +67,7 @@ class Data(Strict):
     unlike: str = ""
     columns: dict[str, str | None] = Field(default_factory=dict)
     cannot: str = ""
+    grounds: Grounds = Field(default_factory=Grounds)
 
 
 class StandIn(Data):
@@ -111,6 +126,11 @@ class Evaluation(Strict):
         return isinstance(self.data, StandIn)
 
     @property
+    def other_data(self) -> bool:
+        """Whether its rows are of another data set than the paper's; a sample or a part of the paper's is not."""
+        return self.dataset != self.row.dataset or self.data.grounds.unknown
+
+    @property
     def place(self) -> str:
         """Its data set, and which one that stands in for: ``criteo``, ``cifar10 on mnist``, ``cifar10 sample``."""
         if not self.stands_in:
@@ -164,7 +184,7 @@ class Table(Strict):
         used = {row.dataset for row in self.rows}
         own = [*(data for name, data in self.data.items() if name in used), *self.instead]
         for columns in (self.columns, *(data.columns for data in own)):
-            _known(columns, self.columns, "data:")
+            known_in(columns, self.columns, "data:")
             self._check_formulas(columns)
         for row in self.rows:
             self._check(row)
@@ -186,7 +206,7 @@ class Table(Strict):
         for text in row.published:
             if text != NOT_REPORTED:
                 read_published(text, percent=self.percent)
-        _known([*row.why, *row.trust], [ALL, *self.columns], where)
+        known_in([*row.why, *row.trust], [ALL, *self.columns], where)
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -225,49 +245,12 @@ class Table(Strict):
         return None if text == NOT_REPORTED else read_published(text, percent=self.percent)
 
 
-class Paper(Strict):
-    """A paper: its name here, its reference, and its tables by the names that ``reproduce`` takes.
+def known_in(given: Any, known: Any, where: str, what: str = "column") -> None:
+    """Refuse names that are not among the known ones.
 
-    ``data`` holds for all tables; an entry of a table's own takes its place. ``texts`` holds sentences that rows
-    repeat, as anchors of YAML. ``claims`` are what it says of its tables, ``defenses`` its own, which the board looks
-    up, ``beyond`` a sentence on what else was found of them.
+    Raises:
+        ValueError: with the place, what is strange, and what is known.
     """
-
-    paper: str
-    reference: str
-    texts: dict[str, str] = Field(default_factory=dict)
-    data: dict[str, Data] = Field(default_factory=dict)
-    tables: dict[str, Table]
-    claims: tuple[Claim, ...] = ()
-    defenses: tuple[str, ...] = ()
-    beyond: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _share_data(cls, raw: Any) -> Any:
-        if not isinstance(raw, Mapping) or not isinstance(raw.get("tables"), Mapping):
-            return raw
-        shared = raw.get("data") or {}
-        tables = {
-            name: {**body, "data": {**shared, **(body.get("data") or {})}} if isinstance(body, Mapping) else body
-            for name, body in raw["tables"].items()
-        }
-        return {**raw, "tables": tables}
-
-    @model_validator(mode="after")
-    def _claims_are_of_rows(self) -> Paper:
-        for claim in self.claims:
-            where = f"claim {claim.says!r}:"
-            _known([claim.table], self.tables, where, "table")
-            table = self.tables[claim.table]
-            _known({claim.column, claim.than_column or claim.column}, table.columns, where)
-            for words in (claim.less, claim.than):
-                if isinstance(words, str) and not any(one.is_named(words) for one in table.evaluations):
-                    raise ValueError(f"{where} no row of {claim.table} is named {words!r}")
-        return self
-
-
-def _known(given: Any, known: Any, where: str, what: str = "column") -> None:
     strange = sorted(set(given) - set(known))
     if strange:
         raise ValueError(f"{where} no such {what}: {', '.join(strange)}; known: {', '.join(known)}")
