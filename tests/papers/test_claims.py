@@ -10,7 +10,7 @@ from reports.board import shelves
 from tests.papers.test_fidelity import COMMAND, ROOT
 from tests.papers.test_tables import FILE
 from tune_vfl.errors import SpecError
-from tune_vfl.papers.claims_page import Judged, claims_text, says_of
+from tune_vfl.papers.claims_page import Headlined, Judged, claims_text, says_of
 from tune_vfl.papers.comparison import compared
 from tune_vfl.papers.overview import TableEntry, overview
 from tune_vfl.papers.reading import read_paper
@@ -97,6 +97,48 @@ def test_a_claim_of_a_row_that_there_is_not_is_refused(before: str, after: str, 
     with pytest.raises(SpecError) as raised:
         judged([], [], CLAIM.replace(before, after))
     assert says in str(raised.value)
+
+
+HEADLINE = "{says: it hides, on: all data, claims: [*less], verdict: stands, review: fine}"
+
+
+@pytest.mark.parametrize(
+    ("kdk", "none", "verdict", "numbers"),
+    [
+        ([0.41, 0.43], [0.5, 0.52], "stands", "stands: breast_cancer norm 0.420 against 0.510"),
+        ([0.58, 0.60], [0.5, 0.52], "falls", "falls: breast_cancer norm 0.590 against 0.510"),
+        ([0.4, 0.5], [0.45, 0.52], "undecided", "undecided: breast_cancer norm 0.450 against 0.485"),
+        ([], [0.5, 0.52], "not run", "not run here"),
+    ],
+)
+def test_a_headline_rests_on_its_claims(kdk: list[float], none: list[float], verdict: str, numbers: str) -> None:
+    one = judged(kdk, none)
+    headline = read_paper(f"{TWO}claims: [&less {CLAIM}]\nheadlines: [{HEADLINE}]\n", "test.yaml").headlines[0]
+    found = Headlined(headline, [one], "leakage .1 to .2 on 2 data sets")
+    assert (found.verdict, found.numbers, found.board) == (verdict, numbers, "-")
+
+
+def test_a_headline_is_kept_in_part_where_its_claims_differ() -> None:
+    stands, falls = judged([0.41, 0.43], [0.5, 0.52]), judged([0.58, 0.60], [0.5, 0.52])
+    headline = read_paper(f"{TWO}claims: [&less {CLAIM}]\nheadlines: [{HEADLINE}]\n", "test.yaml").headlines[0]
+    assert Headlined(headline, [stands, falls], "").verdict == "in part"
+
+
+def test_a_headline_of_no_claim_of_the_paper_is_refused() -> None:
+    other = HEADLINE.replace("*less", CLAIM.replace("kdk leaks less", "kdk leaks more"))
+    with pytest.raises(SpecError, match="headlines: no such claim: kdk leaks more"):
+        read_paper(f"{TWO}claims: [{CLAIM}]\nheadlines: [{other}]\n", "test.yaml")
+
+
+def test_what_a_reviewer_would_say_was_written_for_todays_verdicts() -> None:
+    """Where a result changes one, somebody has to read the sentence beside it again."""
+    found = overview(kept_folder())
+    entries = {entry.name: entry for entry in found.entries}
+    for paper in {entry.paper.paper: entry.paper for entry in found.entries}.values():
+        every = [Judged(claim, entries[claim.table]) for claim in paper.claims]
+        assert 3 <= len(paper.headlines) <= 6
+        for headline in paper.headlines:
+            assert Headlined(headline, every, "").verdict == headline.verdict, (paper.paper, headline.says)
 
 
 def test_the_page_is_written_from_the_papers_the_kept_results_and_the_board() -> None:

@@ -1,4 +1,4 @@
-"""The form of a claim: an inequality between two rows of a published table."""
+"""The form of a claim: an inequality between two rows of a published table, and what a paper is known for."""
 
 from __future__ import annotations
 
@@ -25,3 +25,23 @@ class Claim(Strict):
     than_column: str | None = None
     within: float = 0.0
     on: tuple[str, ...] = ()
+
+
+class Headline(Strict):
+    """A claim that a paper is known for, and what stands of it here.
+
+    Attributes:
+        says: what is claimed, in this project's words.
+        on: on what data, by the paper.
+        claims: those of its claims that it rests on; without any nothing of it is measured here.
+        board: whether attacks on labels of ``default`` answer it, too.
+        verdict: of our numbers, for which ``review`` was written.
+        review: what a reviewer would write of it.
+    """
+
+    says: str
+    on: str
+    claims: tuple[Claim, ...] = ()
+    board: bool = False
+    verdict: str
+    review: str

@@ -12,10 +12,10 @@ from tune_vfl.papers.standing import Instance, instances
 from tune_vfl.papers.verdict import CONFIDENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from reports.board import BoardRow, Shelf
-    from tune_vfl.papers.claim import Claim
+    from reports.board import Shelf
+    from tune_vfl.papers.claim import Claim, Headline
     from tune_vfl.papers.overview import Overview, TableEntry
     from tune_vfl.papers.paper import Paper
 
@@ -40,8 +40,8 @@ def claims_text(found: Overview, shelves: Sequence[Shelf]) -> str:
     papers = list({entry.paper.paper: entry.paper for entry in found.entries}.values())
     judged = {paper.paper: [Judged(claim, entries[claim.table]) for claim in paper.claims] for paper in papers}
     every = [one for of in judged.values() for one in of]
-    left = {paper.paper: [text for shelf in shelves for text in _left(paper, shelf)] for paper in papers}
-    texts = {"says": says_of(every), "says_of": says_of, "left": left}
+    heads = {p.paper: [Headlined(h, judged[p.paper], _range(p, shelves)) for h in p.headlines] for p in papers}
+    texts = {"says": says_of(every), "says_of": says_of, "heads": heads}
     return rendered("claims.md.j2", papers=papers, judged=judged, confidence=f"{CONFIDENCE:.0%}", **texts)
 
 
@@ -100,6 +100,35 @@ class Judged:
         return ", ".join(part for part in told if part) + "".join(f"; {text}" for text in why)
 
 
+class Headlined:
+    """What a paper is known for, with what stands of it here.
+
+    Args:
+        headline: what is claimed.
+        judged: the paper's claims.
+        board: what ``default`` finds under the paper's defenses.
+    """
+
+    def __init__(self, headline: Headline, judged: Sequence[Judged], board: str) -> None:
+        self.headline, self.board = headline, board if headline.board else "-"
+        found = [instance for one in judged if one.claim in headline.claims for instance in one.found]
+        self._by = {name: [one for one in found if one.standing == name] for name in RUN}
+
+    @property
+    def verdict(self) -> str:
+        """``stands`` where all does that was run; ``in part``; ``falls``; ``undecided``; or ``not run``."""
+        stands, falls, undecided = (self._by[name] for name in RUN)
+        if stands:
+            return "in part" if falls or undecided else "stands"
+        return "falls" if falls else "undecided" if undecided else "not run"
+
+    @property
+    def numbers(self) -> str:
+        """Our numbers by the paper's attack, those that keep it first."""
+        told = {name: dict.fromkeys(map(_short, found)) for name, found in self._by.items() if found}
+        return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in told.items()) or "not run here"
+
+
 def says_of(judged: Sequence[Judged]) -> str:
     """Return how many claims stand, in a sentence."""
     counted = Counter(one.overall for one in judged)
@@ -107,17 +136,15 @@ def says_of(judged: Sequence[Judged]) -> str:
     return f"of {formatting.count(len(judged), 'claim')} {', '.join(told)}"
 
 
-def _left(paper: Paper, shelf: Shelf) -> Iterator[str]:
-    """Yield what the attacks of the board find under a paper's defenses at published settings on one data set."""
-    undefended = shelf.data.found.undefended
-    for row in shelf.rows:
-        if row.point.defense in paper.defenses and row.source is not None and undefended is not None:
-            yield f"{shelf.name}, {_found(row)}; undefended {formatting.short(undefended.objectives[1])}"
+def _short(one: Instance) -> str:
+    numbers = " against ".join(f"{cell.ours.mean:.3f}" for cell in one.cells if cell.ours)
+    return f"{one.less.evaluation.place} {one.less.heading} {numbers}"
 
 
-def _found(row: BoardRow) -> str:
-    point = row.point
-    leakage = formatting.short_span(point.objectives[1], point.sure.leakage_interval)
-    own = "" if row.own is None else f", {formatting.short(row.own)} by the paper's own attacks"
-    setting = formatting.setting({k: v for k, v in point.params.items() if k not in row.entry.record.cell.fixed})
-    return f"{point.defense} at {setting}: {leakage} by {point.trial.outcome.strongest}{own}"
+def _range(paper: Paper, shelves: Sequence[Shelf]) -> str:
+    """Return the least and the most that the board finds under a paper's defenses at published settings."""
+    rows = [(s.name, r) for s in shelves for r in s.rows if r.point.defense in paper.defenses and r.source is not None]
+    if not rows:
+        return "not on the board"
+    least, most = (formatting.short(of(row.point.objectives[1] for _, row in rows)) for of in (min, max))
+    return f"leakage {least} to {most} on {formatting.count(len({name for name, _ in rows}), 'data set')}"

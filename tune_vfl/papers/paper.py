@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from tune_vfl.papers.claim import Claim
+from tune_vfl.papers.claim import Claim, Headline
 from tune_vfl.papers.tables import Data, Grounds, Table, known_in
 from tune_vfl.spec import Strict
 
@@ -17,8 +17,9 @@ class Paper(Strict):
 
     ``data`` holds for all tables; an entry of a table's own takes its place. ``judging`` says by data set, or by table
     and data set, where numbers can be judged, see :class:`tune_vfl.papers.tables.Grounds`. ``texts`` holds sentences
-    that rows repeat, as anchors of YAML. ``claims`` are what it says of its tables, ``defenses`` its own, which the
-    board looks up, ``beyond`` a sentence on what else was found of them.
+    that rows repeat, as anchors of YAML. ``claims`` are what it says of its tables, ``headlines`` what it is known for,
+    ``disputed`` what is known of published numbers that do not come out of the paper's own method, ``defenses`` its
+    own, which the board looks up, ``beyond`` a sentence on what else was found of them.
     """
 
     paper: str
@@ -28,6 +29,8 @@ class Paper(Strict):
     judging: dict[str, Grounds] = Field(default_factory=dict)
     tables: dict[str, Table]
     claims: tuple[Claim, ...] = ()
+    headlines: tuple[Headline, ...] = ()
+    disputed: tuple[str, ...] = ()
     defenses: tuple[str, ...] = ()
     beyond: str = ""
 
@@ -53,6 +56,8 @@ class Paper(Strict):
             for words in (claim.less, claim.than):
                 if isinstance(words, str) and not any(one.is_named(words) for one in table.evaluations):
                     raise ValueError(f"{where} no row of {claim.table} is named {words!r}")
+        for headline in self.headlines:
+            known_in([c.says for c in headline.claims], [c.says for c in self.claims], "headlines:", "claim")
         places = [(name, place) for name, table in self.tables.items() for place in table.data]
         known_in(self.judging, dict.fromkeys([*(p for _, p in places), *map(" ".join, places)]), "judging:", "data set")
         return self
