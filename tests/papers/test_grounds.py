@@ -78,7 +78,7 @@ def test_no_number_of_an_untrained_net_is_judged_and_stand_ins_are_not_the_paper
         if cell.evaluation.dataset != cell.evaluation.row.dataset:
             assert cell.verdict == "other data"
         if cell.verdict == "not trained":
-            assert "steps" in cell.says
+            assert "steps" in cell.says or "chance" in cell.says
     unknown = {cell.evaluation.row.dataset for cell in cells if cell.evaluation.data.grounds.unknown}
     assert unknown == {"loan", "fault"}
 

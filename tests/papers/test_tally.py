@@ -66,4 +66,5 @@ def test_numbers_are_split_without_losing_any() -> None:
     assert sum(len(part.judged) for part in parts.values()) == len(total.judged)
     assert "other" not in parts
     assert sum(total.sizes.values()) == len(total.judged)
+    assert sum(len(one.numbers) for one in overview(kept_folder()).by_paper.values()) == len(total.numbers)
     assert sum(total.verdicts[verdict] for verdict in JUDGED) == len(total.judged)

@@ -114,16 +114,16 @@ def _show(found: TableEntry) -> None:
         emit(f"{title}\nnothing of it can be compared: {found.table.reason}")
         return
     published = "published, %" if found.table.percent else "published"
-    head = ("evaluation", "column", published, "ours", "difference", "seeds", "verdict", "why, remarks")
+    head = ("evaluation", "column", published, "ours", "seeds", "verdict", "why, remarks")
     emit_table(head, map(_row, found.cells), title)
     emit(f"{len(found.tally.judged)} of {len(found.tally.numbers)} numbers have a verdict: {found.verdicts or 'none'}")
 
 
 def _row(shown: ComparedNumber) -> list[object]:
-    from tune_vfl.papers.page import difference_text, number_text, remarks_text
+    from tune_vfl.papers.page import number_text, remarks_text
 
     seeds = shown.ours.seeds if shown.ours else None
-    numbers = [shown.published.text, number_text(shown), difference_text(shown), seeds]
+    numbers = [shown.published.text, number_text(shown), seeds]
     return [shown.evaluation.label, shown.heading, *numbers, shown.verdict, remarks_text(shown)]
 
 

@@ -165,7 +165,8 @@ class Overview:
     @cached_property
     def total(self) -> Tally:
         """The numbers of all papers."""
-        return once(self.by_paper.values())
+        listed = self.by_paper.values()
+        return Tally([cell for one in listed for cell in one.numbers], sum(one.owed for one in listed))
 
     @property
     def counts(self) -> list[tuple[str, Tally]]:
