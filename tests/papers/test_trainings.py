@@ -13,7 +13,15 @@ from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.papers.comparison import compared
 from tune_vfl.papers.owed import plan
 from tune_vfl.papers.reading import read_paper
-from tune_vfl.papers.results import Results, TableResults, of_any_table, read_results, write_results
+from tune_vfl.papers.results import (
+    Results,
+    SeedResult,
+    TableResults,
+    freshest,
+    of_any_table,
+    read_results,
+    write_results,
+)
 from tune_vfl.papers.source import TableJobs
 from tune_vfl.papers.tables import Table
 from tune_vfl.papers.tally import tally
@@ -91,6 +99,30 @@ def test_the_same_evaluation_of_another_table_is_not_trained_again(tmp_path: Pat
     assert asked(run(table_of(FILE.replace("norm: norm}", "ratio: utility / norm}")), tmp_path)) == []
     changed = table_of(FILE.replace("place: table 1", "place: table 1\n    settings: [training.epochs=7]"))
     assert len(asked(run(changed, tmp_path))) == 3
+
+
+def test_the_best_result_of_any_table_is_shown_and_seeds_before_a_record() -> None:
+    (evaluation,) = table_of().evaluations
+    number = {"mean": 0.9, "std": 0.01, "seeds": 10}
+    record = Results.model_validate({"recorded": {"measure": 1, "date": "2026-11-21", "columns": {"accuracy": number}}})
+    own = TableResults(table=NAME, evaluations={evaluation.label: record})
+
+    def seeds(count: int, raw: dict[str, Any]) -> Results:
+        return Results(raw=raw, seeds={i: SeedResult(scores={"utility": 0.8, "norm": 0.6}) for i in range(count)})
+
+    def shown(*every: Results) -> Results:
+        return freshest(table_of(), own, [record, *every]).evaluations[evaluation.label]
+
+    today, more, other_attack = (
+        seeds(3, evaluation.raw),
+        seeds(5, evaluation.raw),
+        {**evaluation.raw, "attacks": ["mean"]},
+    )
+    assert shown() == record
+    assert shown(today, more, seeds(9, other_attack)) == more
+    assert shown(seeds(9, other_attack)) == seeds(9, other_attack)
+    assert shown(seeds(9, other_attack)).stale(evaluation), "and it is shown as what it is"
+    assert shown(seeds(9, {**evaluation.raw, "training": {"epochs": 7}})) == record
 
 
 def test_a_failure_of_the_machine_is_not_kept_and_a_divergence_is(tmp_path: Path) -> None:

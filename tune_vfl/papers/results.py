@@ -154,6 +154,8 @@ def of_any_table(folder: Path) -> Callable[[Evaluation, str], Results | None]:
 def freshest(table: Table, results: TableResults, every: Iterable[Results]) -> TableResults:
     """Return a table's results with the best of each evaluation: today's, with the most seeds, of any table.
 
+    Where none is today's, seeds of the same training are better than a record without any.
+
     Args:
         table: the table.
         results: what is kept of it.
@@ -163,6 +165,8 @@ def freshest(table: Table, results: TableResults, every: Iterable[Results]) -> T
     for evaluation in table.evaluations:
         formulas = list(table.formulas(evaluation).values())
         same = [one for one in held if one.raw == evaluation.raw and not one.stale(evaluation)]
+        if not same and not results.evaluations.get(evaluation.label, Results()).seeds:
+            same = [one for one in held if {**one.raw, "attacks": ()} == {**evaluation.raw, "attacks": ()}]
         whole = [one for one in same if all(seed.has(formulas) for seed in one.seeds.values())]
         if whole and formulas:
             best[evaluation.label] = max(
