@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from tests.helpers.visits import EPOCHS, FILTER, ROWS, WIDTH, success, swapped
-from tune_vfl.attacks.parts.beliefs import beliefs
+from tune_vfl.attacks.parts.beliefs import beliefs, odds_of_taught
 
 KEPT = 0.7
 
@@ -56,6 +56,7 @@ def test_what_is_beside_the_class_taught_is_the_belief():
 
 def test_beliefs_are_in_deviations_whatever_the_scale_of_an_epochs_gradients_and_the_order_of_classes():
     _, taught, _, received = believed()
+    received = received + torch.randn(received.shape, generator=torch.Generator().manual_seed(1))
     found = told(received, taught)
     assert torch.allclose(found, told(received * 10.0 ** torch.arange(EPOCHS).view(-1, 1, 1), taught), atol=1e-4)
     assert torch.allclose(found, -told(received, -taught), atol=1e-5)
@@ -71,6 +72,36 @@ def test_nothing_is_believed_where_gradients_say_the_class_taught_alone_or_it_is
     assert (found[unknown] == 0).all()
     assert (found[~unknown] != 0).any()
     assert told(torch.zeros_like(received), torch.zeros(ROWS)).isfinite().all()
+
+
+def read(received, y):
+    """Return the log odds that class 1 was taught, and those with an answer that names the classes the other way."""
+    best = 0.2 * (2.0 * y - 1)[None, :, None] * torch.tensor([-1.0, 1.0])
+    return (odds_of_taught(received.unsqueeze(0), of)[0] for of in (best, -best))
+
+
+@pytest.mark.parametrize("rare", [0.5, 0.05])
+def test_the_class_taught_is_read_off_each_row_whichever_way_an_epochs_line_points(rare):
+    g = torch.Generator().manual_seed(0)
+    y = (torch.rand(ROWS, generator=g) < rare).long()
+    taught = torch.where(torch.rand(ROWS, generator=g) < KEPT, y, 1 - y)
+    belief = (0.5 * torch.randn(ROWS, generator=g)).sigmoid()
+    received = (belief - taught)[:, None] * torch.randn(EPOCHS, 1, WIDTH, generator=g)
+    found, reversed_ = read(received, y)
+    assert torch.equal(found.sign(), 2.0 * taught - 1)
+    assert torch.equal(found, -reversed_)
+    assert (found.abs() == 30).all()
+
+
+def test_a_visit_counts_by_how_often_visits_of_a_row_agree():
+    g = torch.Generator().manual_seed(0)
+    taught = torch.randint(2, (ROWS,), generator=g)
+    wrong = torch.rand(EPOCHS, ROWS, generator=g) < 0.2
+    side = (2.0 * taught - 1) * (1 - 2.0 * wrong)
+    found, _ = read(side[..., None] * torch.randn(WIDTH, generator=g), taught)
+    exact = (1 - 2.0 * wrong).sum(0) * (2.0 * taught - 1) * torch.tensor(0.8 / 0.2).log()
+    assert torch.corrcoef(torch.stack([found, exact]))[0, 1] > 0.999
+    assert (found - exact).abs().max() < 0.15 * exact.abs().max()
 
 
 @pytest.mark.parametrize("seed", range(3))

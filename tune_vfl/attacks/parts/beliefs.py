@@ -40,7 +40,7 @@ def by_beliefs(best: Tensor, received: Tensor, own: ColumnRegression, trust: Tru
         trust: class shares, known rows and swaps.
         swaps: ``(T, 2, 2)`` how likely a class is taught in the place of another.
     """
-    odds = _odds_of_taught(received, best)
+    odds = odds_of_taught(received, best)
     shown = torch.stack([-odds, odds], -1) / 2
     taught, believed = trust.of_true(shown), beliefs(received, odds.sign())
     worth = WORTH / 2 * (swaps.diagonal(dim1=-2, dim2=-1).sum(-1) - 1)
@@ -55,7 +55,7 @@ def by_beliefs(best: Tensor, received: Tensor, own: ColumnRegression, trust: Tru
     return found
 
 
-def _odds_of_taught(received: Tensor, best: Tensor) -> Tensor:
+def odds_of_taught(received: Tensor, best: Tensor) -> Tensor:
     """Return log odds ``(T, n)`` that class 1 was taught.
 
     They are read off the sides of the gradients' main line at each epoch, whose ends are told apart by the other
