@@ -86,6 +86,23 @@ def test_only_the_first_rows_are_read_and_it_is_said(tmp_path: Path) -> None:
     assert "the first 30 rows" in data.notes[0]
 
 
+def test_alternating_labels_keep_the_first_row_of_each_run(tmp_path: Path) -> None:
+    labels = "1100010111000"
+    rows = table(len(labels))
+    for row, label in zip(rows, labels, strict=True):
+        row[0] = label
+    put(tmp_path, text_of(rows))
+    before, data = criteo(tmp_path), criteo(tmp_path, balance="alternate")
+    kept: list[int] = []
+    for k, label in enumerate(labels):
+        if not kept or label != labels[kept[-1]]:
+            kept.append(k)
+    assert kept == [0, 2, 5, 6, 7, 10]
+    assert data.y.tolist() == [1, 0, 1, 0, 1, 0]
+    assert torch.equal(data.passive[0].x, before.passive[0].x[kept])
+    assert "6 of the first 13 rows of train.txt.gz: the labels alternate" in data.notes
+
+
 def changed(row: int, column: int, value: str) -> str:
     rows = table()
     rows[row - 1][column] = value
@@ -124,6 +141,8 @@ def test_the_real_file_has_its_rows() -> None:
     data = load(Named.model_validate({"name": "criteo", "rows": 8000}))
     assert data.recipe.auxiliary_per_class == 50
     assert torch.bincount(data.y).tolist() == [6272, 1728]
+    alternating = load(Named.model_validate({"name": "criteo", "rows": 8000, "balance": "alternate"}))
+    assert torch.bincount(alternating.y).tolist() == [1347, 1346]
     assert [p.x.shape for p in data.passive] == [(8000, 1024)]
     assert int(data.passive[0].x.sum(1).max()) <= 20
 
