@@ -116,6 +116,18 @@ def test_without_one_the_cited_file_is_read_and_said_so(tmp_path: Path) -> None:
         read(tmp_path, "loan", label="kind")
 
 
+def test_balanced_loans_have_as_many_of_each_class(tmp_path: Path) -> None:
+    put(tmp_path, "loan/loan.csv", loans().to_csv(index=False))
+    whole, data = read(tmp_path, "loan", positive="late"), read(tmp_path, "loan", positive="late", balance=True)
+    assert torch.bincount(whole.y).tolist() == [45, 15]
+    assert torch.bincount(data.y).tolist() == [15, 15]
+    assert any("30 of 60 rows, as many of each class" in note for note in data.notes)
+    rows = [next(k for k, other in enumerate(whole.active.x) if torch.equal(x, other)) for x in data.active.x]
+    assert data.y.tolist() == whole.y[rows].tolist()
+    assert rows == sorted(set(rows))
+    assert len(read(tmp_path, "loan", positive="late", balance=True, rows=20).y) == 20
+
+
 def test_other_widths_and_labels_of_loans_are_told(tmp_path: Path) -> None:
     put(tmp_path, "loan/loan.csv", wide(12, 2).to_csv(index=False))
     assert "loan.csv has 12 columns, LADSG counts 156" in read(tmp_path, "loan").notes[0]
@@ -145,3 +157,4 @@ def test_the_stand_ins_here() -> None:
         data = load(Named(name=name))
         assert data.name == name
         assert data.notes
+    assert torch.bincount(load(Named.model_validate({"name": "loan", "balance": True})).y).tolist() == [10_026, 10_026]

@@ -20,7 +20,7 @@ from tune_vfl.data.partition import Parties, by_share, image_parties, map_column
 from tune_vfl.data.reading.files import find_one
 from tune_vfl.data.reading.public_images import Part, pixel_parties
 from tune_vfl.data.reading.tokens import text_parties
-from tune_vfl.data.sample import SampledOptions, training_sample
+from tune_vfl.data.sample import BalancedOptions, SampledOptions, balanced, training_sample
 from tune_vfl.data.sets.npz_images import Array
 
 if TYPE_CHECKING:
@@ -108,9 +108,15 @@ class PublicSet(Loader[P]):
         rows = self.read(options, root)
         classes = self.classes if rows.classes is None else rows.classes
         asked = options.rows if isinstance(options, SampledOptions) else None
-        if asked is None and self.most_rows is not None and len(rows.y) > self.most_rows:
+        said: tuple[str, ...] = ()
+        kept = torch.arange(len(rows.y))
+        if isinstance(options, BalancedOptions) and options.balance:
+            kept = balanced(rows.y, self.name)
+            said = (f"{len(kept):,} of {len(rows.y):,} rows, as many of each class, the same for every seed",)
+        if asked is None and self.most_rows is not None and len(kept) > self.most_rows:
             asked = self.most_rows
-        chosen, test_rows, sampled = training_sample(rows.y, rows.test_rows, asked, classes, self.name)
+        chosen, test_rows, sampled = training_sample(rows.y[kept], rows.test_rows, asked, classes, self.name)
+        chosen = kept[chosen]
         parties, notes = self._shared_out(rows, chosen, options.share, options.passive_parties)
         return assemble(
             self.name,
@@ -121,7 +127,7 @@ class PublicSet(Loader[P]):
             recipe=rows.recipe or self.recipe,
             test_rows=None if rows.test_rows is None else test_rows,
             test_share=self.test_share if rows.test_share is None else rows.test_share,
-            notes=(*rows.notes, *sampled, *notes),
+            notes=(*rows.notes, *said, *sampled, *notes),
             where=f"{rows.origin}: {rows.labels}",
         )
 

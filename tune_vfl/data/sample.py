@@ -23,6 +23,14 @@ class SampledOptions(PartyOptions):
     )
 
 
+class BalancedOptions(SampledOptions):
+    """Options of a large data set of which one class is rare."""
+
+    balance: bool = Field(
+        False, description="use as many rows of each class as the rarest has, the same for every seed; false: all rows"
+    )
+
+
 def incomplete(holder: str, rows: tuple[int, int], official: tuple[int, int]) -> tuple[str, ...]:
     """Return a note where files hold other rows than the official ones; none where they hold these.
 
@@ -34,6 +42,22 @@ def incomplete(holder: str, rows: tuple[int, int], official: tuple[int, int]) ->
     if rows == official:
         return ()
     return ("{} {:,} + {:,} of {:,} + {:,} rows".format(holder, *rows, *official),)
+
+
+def balanced(y: Tensor, where: str) -> Tensor:
+    """Choose as many rows of each class as the rarest has, the same for every seed.
+
+    Args:
+        y: ``(N,)`` labels of all rows.
+        where: names the data set, for the draw.
+
+    Returns:
+        ``(n,)`` the rows to keep, in rising order.
+    """
+    rng, labels = numpy_rng(0, f"{where}/balance"), y.numpy()
+    of_class = [np.flatnonzero(labels == k) for k in np.unique(labels)]
+    fewest = min(len(rows) for rows in of_class)
+    return torch.from_numpy(np.sort(np.concatenate([rng.permutation(rows)[:fewest] for rows in of_class])))
 
 
 def training_sample(

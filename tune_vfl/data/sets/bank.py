@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 import torch
 from pydantic import Field
 
@@ -15,8 +14,8 @@ from tune_vfl.data.encode import Encoding
 from tune_vfl.data.options import PartyOptions
 from tune_vfl.data.public import Rows
 from tune_vfl.data.public_tables import CsvSet
+from tune_vfl.data.sample import balanced
 from tune_vfl.data.sets.steel_plates import labobf_recipe
-from tune_vfl.seeds import numpy_rng
 from tune_vfl.spec import Training
 
 if TYPE_CHECKING:
@@ -62,8 +61,6 @@ class Bank(CsvSet[BankOptions]):
         shares = ", ".join(f"{name} {count} ({count / len(table.y):.1%})" for name, count in counted)
         if not options.balance:
             return replace(table, notes=(f"classes as in the file: {shares}",))
-        rng, y, frame = numpy_rng(0, "bank/balance"), table.y.numpy(), cast("pd.DataFrame", table.x)
-        drawn = [rng.permutation(np.flatnonzero(y == k))[: min(counts)] for k in range(len(counts))]
-        rows = np.sort(np.concatenate(drawn))
+        rows, frame = balanced(table.y, self.name), cast("pd.DataFrame", table.x)
         note = f"classes balanced: {min(counts)} rows of each drawn, the same for every seed; in the file: {shares}"
-        return replace(table, x=frame.iloc[rows], y=table.y[rows], notes=(note,), test_share=1 / 11)
+        return replace(table, x=frame.iloc[rows.numpy()], y=table.y[rows], notes=(note,), test_share=1 / 11)

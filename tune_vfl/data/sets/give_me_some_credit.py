@@ -10,7 +10,7 @@ from pydantic import Field
 from tune_vfl.data.base import Columns, Recipe, dataset
 from tune_vfl.data.options import Column
 from tune_vfl.data.public_tables import CsvSet, RareTable
-from tune_vfl.data.sample import SampledOptions
+from tune_vfl.data.sample import BalancedOptions
 from tune_vfl.errors import DataError
 from tune_vfl.spec import Training
 
@@ -18,7 +18,7 @@ LONG_TAILED = ("RevolvingUtilizationOfUnsecuredLines", "DebtRatio", "MonthlyInco
 
 
 @dataset("give_me_some_credit")
-class GiveMeSomeCredit(CsvSet[SampledOptions]):
+class GiveMeSomeCredit(CsvSet[BalancedOptions]):
     """150,000 x 10, missing values marked and set to the training mean, standardized; 1 row in 5 held out.
 
     Utilization, debt ratio and income reach 500 to 900,000 times their median. Each is replaced by the logarithm of one
@@ -29,7 +29,7 @@ class GiveMeSomeCredit(CsvSet[SampledOptions]):
 
     summary = "150,000 borrowers x 10 columns with missing values, 6.7% defaulted"
     reference = "Kaggle, Give Me Some Credit 2011 (cs-training.csv); sizes of LADSG's loan data"
-    Options = SampledOptions
+    Options = BalancedOptions
     kept = True
     files = ("give_me_some_credit/cs-training.csv.gz", "give_me_some_credit/cs-training.csv")
     source = "https://www.kaggle.com/c/GiveMeSomeCredit/data"
@@ -72,7 +72,7 @@ class GiveMeSomeCredit(CsvSet[SampledOptions]):
         return replace(columns, x=x)
 
 
-class LoanOptions(SampledOptions):
+class LoanOptions(BalancedOptions):
     """Which rows are used, and which column of the wide table is the label."""
 
     label: Column | None = Field(None, description="the label column of loan/loan.csv; none: its last one")
