@@ -23,6 +23,7 @@ from tune_vfl.metrics.leakage import leak_auc
 from tune_vfl.models.base import build
 from tune_vfl.models.gafm import GafmNet, GafmOptions
 from tune_vfl.models.mlp import Mlp, MlpOptions
+from tune_vfl.protocol.hooks import Context, Hooks
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.members import Pack, Rows
 from tune_vfl.seeds import Stream, Streams
@@ -241,6 +242,72 @@ def test_where_the_probability_is_taken_from():
         torch.testing.assert_close(defense.cut_gradient(grad, y=y), normalized(told))
 
 
+def known_of(embeddings, joined=None, step=0):
+    rows = embeddings[0].shape[-2]
+    y = torch.arange(rows) % 2
+    return Context(embeddings, torch.zeros(rows, 1), y, y, 0, step, lambda label: embeddings[0], joined=joined)
+
+
+@pytest.mark.parametrize(("kind", "probability"), [(GafmNet, True), (Mlp, False)])
+@pytest.mark.parametrize("total", ["sum", "mean"])
+def test_parties_that_are_added_up_share_the_directions_of_the_joined_embedding(kind, probability, total):
+    """Algorithm 1 and equation 17: both losses at f(x), one response a row, a third of it to each of three."""
+    y, parts, grad = torch.arange(40) % 2, [uniform(40, 1, seed=s) for s in range(3)], uniform(40, 1, seed=9)
+    joined = sum(parts) if total == "sum" else sum(parts) / 3
+    defense = made(GafmParams(gamma=2.0, delta=0.3), dims=(1, 1, 1))
+    for _ in parts:
+        defense.wrap_bottom(kind(kind.Options()).bottom((3,), 1, Stream(0, "b")))
+    draws = Stream(0, "cut/0")
+    for step in range(2):
+        told = [defense.cut_gradient(grad, y=y, context=known_of(parts, joined, step), party=p) for p in range(3)]
+        response = responses(draws.uniform(40, 1), y, 0.3)
+        f = (sum(parts) / 3 if probability else joined).double().requires_grad_()
+        s = f if probability else torch.sigmoid(f)
+        (-(response * s.log() + (1 - response) * (1 - s).log())).sum().backward()
+        whole = 2 * grad / grad.norm() + f.grad / f.grad.norm()
+        for part in told:
+            torch.testing.assert_close(part.double(), whole / 3, rtol=1e-4, atol=1e-6)
+
+
+def test_parties_side_by_side_get_the_direction_of_their_own_embedding():
+    y, parts, grad = torch.arange(40) % 2, [uniform(40, 1, seed=s) for s in range(2)], uniform(40, 1, seed=9)
+    defense = made(dims=(1, 1))
+    for party, own in enumerate(parts):
+        response = responses(Stream(0, f"cut/{party}").uniform(40, 1), y, 0.05)
+        expected = normalized(grad) + normalized(response_gradient(own, response, probability=False))
+        assert torch.equal(defense.cut_gradient(grad, y=y, context=known_of(parts), party=party), expected)
+
+
+def test_one_party_is_told_the_same_however_it_would_be_joined():
+    y, b, grad = torch.arange(40) % 2, uniform(40, 2), uniform(40, 2, seed=1)
+    expected = normalized(grad) + normalized(
+        response_gradient(b, responses(Stream(0, "cut/0").uniform(40, 1), y, 0.05), probability=False)
+    )
+    assert torch.equal(made(dims=(2,)).cut_gradient(grad, y=y, context=known_of([b])), expected)
+    for aggregation in ("concat", "sum", "mean"):
+        networks = [trained(GafmParams(), Pack((3,), None), [3], aggregation=a)[0] for a in ("mean", aggregation)]
+        for mine, other in zip(*(n.parameters() for n in networks), strict=True):
+            assert torch.equal(mine, other)
+
+
+class Sent(Hooks):
+    """Keeps what each party receives."""
+
+    def __init__(self):
+        self.of: dict[int, list[torch.Tensor]] = {}
+
+    def gradient_received(self, grad, *, party, ids, epoch, step):
+        self.of.setdefault(party, []).append(grad.clone())
+
+
+@pytest.mark.parametrize(("aggregation", "alike"), [("mean", True), ("sum", True), ("concat", False)])
+def test_in_training_parties_that_are_added_up_receive_the_same(aggregation, alike):
+    sent = Sent()
+    trained(GafmParams(), Pack((3,), None), [3], parties=3, aggregation=aggregation, also=[sent])
+    for first, second, third in zip(*(sent.of[p] for p in range(3)), strict=True):
+        assert (torch.equal(first, second) and torch.equal(first, third)) is alike
+
+
 def test_it_says_what_it_misses():
     unready = Gafm(GafmParams(), num_classes=2, embedding_dims=[1], mode="label_only")
     with pytest.raises(UsageError, match="setup"):
@@ -248,14 +315,18 @@ def test_it_says_what_it_misses():
     with pytest.raises(UsageError, match="loss"):
         made().cut_gradient(torch.zeros(40, 1), y=torch.arange(40) % 2)
     assert "embeddings" in made().notes()[0]
+    several = made(dims=(1, 1))
+    several.loss(torch.zeros(40, 1), torch.arange(40) % 2, [uniform(40, 1), uniform(40, 1)])
+    with pytest.raises(UsageError, match="how the embeddings of several parties are joined"):
+        several.cut_gradient(uniform(40, 1), y=torch.arange(40) % 2)
 
 
 TRAINING = Training(epochs=6, batch_size=32, lr=1e-2)
 
 
-def network_of(split, pack):
+def network_of(split, pack, aggregation="mean"):
     return build(
-        GafmNet(GafmOptions(head="scalar", aggregation="mean")),
+        GafmNet(GafmOptions(head="scalar", aggregation=aggregation)),
         passive_shapes=[(p.shape[-1],) for p in split.passive_train],
         own_shape=None,
         num_classes=2,
@@ -263,15 +334,15 @@ def network_of(split, pack):
     )
 
 
-def trained(members, pack, seeds, parties=1, cls=Gafm):
+def trained(members, pack, seeds, parties=1, cls=Gafm, aggregation="mean", also=()):
     splits = [made_up_split(s, own=False, parties=parties) for s in seeds]
     split = splits[0] if pack.trials is None else Split.stack(splits)
     defense = cls(members, num_classes=2, embedding_dims=[1] * parties, mode="label_only")
     y = pack.spread(split.y_train)
     defense.setup(y, torch.arange(y.shape[-1]).expand(y.shape), seed=pack.member_seeds)
-    network = network_of(splits[0], pack)
+    network = network_of(splits[0], pack, aggregation)
     wrap(network, defense)
-    SplitTraining(network, Rows(split, pack), TRAINING, [defense], pack.lead).run()
+    SplitTraining(network, Rows(split, pack), TRAINING, [defense, *also], pack.lead).run()
     return network, defense, split
 
 
@@ -297,7 +368,8 @@ def test_a_loop_of_one_s_own_trains_the_same_network(name):
         arrived = [e.detach().requires_grad_() for e in embedded]
         logits = top((arrived[0] + arrived[1]) / 2)
         defense.loss(logits, defense.labels(batch.y, batch.ids), arrived).backward()
-        told = [defense.cut_gradient(e.grad, y=batch.y, party=k) for k, e in enumerate(arrived)]
+        known = known_of([e.detach() for e in arrived], (arrived[0] + arrived[1]).detach() / 2)
+        told = [defense.cut_gradient(e.grad, y=batch.y, context=known, party=k) for k, e in enumerate(arrived)]
         torch.autograd.backward(embedded, told)
         optimizer.step()
         optimizer.zero_grad()

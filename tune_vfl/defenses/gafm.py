@@ -103,7 +103,11 @@ class Gafm(Defense[GafmParams]):
     delta * u for negatives, u ~ U(0, 1). Norms are those of the whole batch, so that neither its size nor the loss's
     scale matters. ``gamma: 0`` leaves the first part out and ``responses: false`` the second: the paper's ablations
     CE-only and GAN-only. The embedding is taken for a probability where the bottom model ends in a sigmoid of width 1;
-    else the sigmoid of its sum is. Source: Han et al. 2023, algorithm 1.
+    else the sigmoid of its sum is.
+
+    Where the embeddings of P parties are summed or averaged, both directions are those of the joined embedding, with
+    one response a row, and every party receives a P-th of the mix (algorithm 1; equations 5 and 17); side by side, each
+    gets the direction of its own embedding with a response of its own. Source: Han et al. 2023, algorithm 1.
 
     The game does not decide which end of the predictions is positive. The label party, which has the labels, looks at
     the last pass over its training rows and turns them round where their AUC is below 1/2 (logged as ``inverted``).
@@ -131,6 +135,7 @@ class Gafm(Defense[GafmParams]):
         """H0: reset the critic of an earlier training."""
         self._ends_in_sigmoid: list[bool] = []
         self._seen: list[Tensor] = []
+        self._told: Tensor | None = None
         self._last_pass = LastPass(1)
         self._critic: Critic | None = None
 
@@ -179,26 +184,43 @@ class Gafm(Defense[GafmParams]):
         Args:
             grad: ``(*trials, B, d)`` the generator's gradient, of any scale.
             y: ``(*trials, B)`` true classes.
-            context: for the embeddings; None takes those that the last :meth:`loss` was given.
+            context: for the embeddings; None takes those that the last :meth:`loss` was given, of one party.
             party: the sender of the embedding.
 
         Raises:
-            UsageError: without a context, or before the loss of this batch.
+            UsageError: without a context, before the loss of this batch or where that was of several parties.
         """
         from_critic: Tensor = (self.number(lambda p: p.gamma) * normalized(grad)).to(grad.dtype)
+        sent, joined = (self._seen, None) if context is None else (context.embeddings, context.joined)
+        if context is None and len(sent) > 1:
+            raise UsageError(
+                "gafm needs to know how the embeddings of several parties are joined: pass "
+                "cut_gradient(..., context=Context(...)), whose `joined` is their sum or mean, or None side by side"
+            )
+        shares = 1 if joined is None else len(sent)
         if not self.shared.responses:
-            return from_critic
-        sent = self._seen if context is None else context.embeddings
+            return from_critic / shares
         if party >= len(sent) or sent[party].shape != grad.shape:
             raise UsageError(
                 "gafm needs the embeddings that the parties sent: got no context, and no loss of this batch before; "
                 "call loss(logits, targets, embeddings) first, or pass cut_gradient(..., context=Context(...))"
             )
-        u = self.streams[f"cut/{party}"].uniform(grad.shape[-2], 1).to(grad.dtype)
-        response = responses(u, y, self.number(lambda p: p.delta))
         probability = grad.shape[-1] == 1 and party < len(self._ends_in_sigmoid) and self._ends_in_sigmoid[party]
-        towards = response_gradient(sent[party].to(grad.dtype), response, probability=probability)
-        return from_critic + normalized(towards).to(grad.dtype)
+        if joined is None:
+            seen, response = sent[party], self._response(grad, y, party)
+        else:
+            # One response a row, drawn for the first party. A sum of probabilities is none, their mean is.
+            seen = torch.stack(list(sent)).mean(0) if probability else joined
+            if party == 0 or self._told is None:
+                self._told = self._response(grad, y, 0)
+            response = self._told
+        towards = response_gradient(seen.to(grad.dtype), response, probability=probability)
+        return (from_critic + normalized(towards).to(grad.dtype)) / shares
+
+    def _response(self, grad: Tensor, y: Tensor, party: int) -> Tensor:
+        """Draw a response for each row of one party's gradient: ``(*trials, B, 1)``."""
+        u = self.streams[f"cut/{party}"].uniform(grad.shape[-2], 1).to(grad.dtype)
+        return responses(u, y, self.number(lambda p: p.delta))
 
     def decode(self, logits: Tensor) -> Tensor:
         """H10: class scores ``(*trials, B, 2)``, turned round where the last pass over the training rows says so.

@@ -129,14 +129,16 @@ class OwnLoop:
             embeddings: as received from each passive party, ``(B, d)``, leaves of that graph.
             party: the receiver of the gradient.
         """
+        received = [e.detach() for e in embeddings]
         return Context(
-            embeddings=[e.detach() for e in embeddings],
+            embeddings=received,
             logits=logits.detach(),
             targets=targets,
             ids=batch.ids,
             epoch=epoch,
             step=self._steps,
             per_class_gradient=class_gradient(logits, embeddings[party], self.gradient_scale(batch)),
+            joined=None if len(received) == 1 else self._network.total(self.join(received), len(received)),
         )
 
     def gradient_scale(self, batch: Batch) -> int:

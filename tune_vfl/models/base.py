@@ -209,6 +209,10 @@ class VflNetwork(nn.Module):
         total = torch.stack(embeddings).sum(0)
         return total / len(embeddings) if self.aggregation == "mean" else total
 
+    def total(self, joined: Tensor, parties: int) -> Tensor | None:
+        """Return the joined embedding, detached, where it is a sum or mean of several parties'; else None."""
+        return None if parties == 1 or self.aggregation == "concat" else joined.detach()
+
     def head(self, joined: Tensor) -> Tensor:
         """Logits from the joined embeddings."""
         return joined if self.top is None else self.top(joined)

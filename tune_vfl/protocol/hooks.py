@@ -32,6 +32,8 @@ class Context:
         epoch, step: both from 0; ``step`` counts over the whole training.
         per_class_gradient: ``label -> (*trials, B, d)``: this party's gradient of the mean cross-entropy, had every row
             had the class ``label``; or, linear in them, for weights ``(*trials, B, K)`` of the classes, of any sign.
+        joined: ``(*trials, B, d)`` the sum or mean of the parties' embeddings, detached; None where they stand side by
+            side or there is one party.
     """
 
     embeddings: Sequence[Tensor]
@@ -41,6 +43,7 @@ class Context:
     epoch: int
     step: int
     per_class_gradient: Callable[[int | Tensor], Tensor]
+    joined: Tensor | None = None
 
 
 class RowsById(Protocol):

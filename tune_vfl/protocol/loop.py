@@ -181,7 +181,7 @@ class SplitTraining:
         joined = network.join([*arrived, *untouched])
         logits = joined if self._top is None else self._top(joined)  # H4
         self._go_back(logits, targets, arrived[: len(sent)])  # H5
-        released = self._release(arrived, batch, logits, targets, epoch)
+        released = self._release(arrived, batch, logits, targets, epoch=epoch, joined=joined)
         for party in range(len(sent)):
             for receive in self._received:  # H8
                 receive(released[party], party=party, ids=batch.ids, epoch=epoch, step=self._step)
@@ -211,7 +211,14 @@ class SplitTraining:
         return embedding
 
     def _release(
-        self, arrived: Sequence[Tensor], batch: Batch, logits: Tensor, targets: Tensor, epoch: int
+        self,
+        arrived: Sequence[Tensor],
+        batch: Batch,
+        logits: Tensor,
+        targets: Tensor,
+        *,
+        epoch: int,
+        joined: Tensor,
     ) -> list[Tensor]:
         """Return the gradients that the label party sends: each through H7, then all of them through H7b."""
         if not self._cuts_graph:
@@ -219,6 +226,7 @@ class SplitTraining:
         grads = [e.grad for e in arrived if e.grad is not None]
         scale = batch.y.shape[-1] if self.training.grad_scale == "per_sample" else 1
         embeddings = [e.detach() for e in arrived]
+        total = self.network.total(joined, len(arrived))
         for party, grad in enumerate(grads):
             context = Context(
                 embeddings=embeddings,
@@ -228,6 +236,7 @@ class SplitTraining:
                 epoch=epoch,
                 step=self._step,
                 per_class_gradient=class_gradient(logits, arrived[party], scale),
+                joined=total,
             )
             changed = grad * scale if scale != 1 else grad
             for cut in self._cut:  # H7
