@@ -217,6 +217,44 @@ def test_a_lonely_positive_does_not_stand_for_itself():
     assert all(leak(answer, by_two) == pytest.approx(0.5, abs=0.08) for answer in answers)
 
 
+def test_centers_that_a_row_moved_itself_find_labels_in_noise():
+    """GAFM's released attack: centers of the batch, of summed entries, the row itself among them, and ties negative."""
+    generator = torch.Generator().manual_seed(2)
+    g, y = torch.randn(400, 8, generator=generator), torch.tensor(([1, 1] + [0] * 8) * 40)
+    published = {"batch": 10, "centers": "batch", "space": "sum", "held_out": False}
+    answer = attack("mean", g, y, **published)["mean"]
+    for start in range(0, 400, 10):
+        sums, of = g[start : start + 10].sum(-1), y[start : start + 10]
+        nearer = (sums - sums[of == 1].mean()) ** 2 < (sums - sums[of == 0].mean()) ** 2
+        assert answer.scores[start : start + 10].tolist() == nearer.float().tolist()
+    assert answer.folds is None
+    assert answer.counted.all()
+    said = answer.scores.bool()
+    expected = (said[y == 1].float().mean() + 1 - said[y == 0].float().mean()) / 2
+    assert leak(answer, y) == pytest.approx(expected.item())
+    assert leak(answer, y) > 0.6
+    lonely = torch.tensor(([1] + [0] * 9) * 40)
+    assert attack("mean", g, lonely, **published)["mean"].scores[lonely == 1].all()  # it is its own center
+
+
+def test_means_of_all_rows_are_the_classes_means():
+    y, values = torch.tensor([[0, 1, 1, 0, 0]]), torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(1))
+    found = ClassOracle.from_labels(y, 2, torch.rand(1, 5)).means(values, torch.arange(5).unsqueeze(0))
+    assert found.folds.tolist() == [[0] * 5]
+    torch.testing.assert_close(found.without[0, 0], torch.stack([values[0, y[0] == c].mean(0) for c in (0, 1)]))
+
+
+def test_the_sign_names_what_the_pooled_median_cannot():
+    """Two fifths positive, gradients of opposite signs: half of a batch is too many to be positive, the sign is right."""
+    y = torch.tensor([1, 1, 0, 0, 0] * 20)
+    g = torch.where(y == 1, -1.0, 0.2).unsqueeze(-1) + 0.01 * torch.rand(100, 1)
+    assert leak(attack("median", g, y, rule="sign")["sign"], y) == 1.0
+    pooled = leak(attack("median", g, y, rule="pooled", batch=10)["pooled"], y)
+    assert pooled == pytest.approx(1 - (0.5 - 0.4) / (1 - 0.4) / 2, abs=0.02)
+    median_attack = ATTACKS["median"]
+    assert not median_attack(median_attack.Params(rule="sign")).is_upper_bound("sign")
+
+
 def test_batches_of_one_class_are_not_counted():
     g, y = torch.arange(8.0).unsqueeze(-1), torch.tensor([0, 0, 0, 0, 1, 1, 0, 0])
     answer = attack("mean", g, y, batch=4, centers="batch")["mean"]

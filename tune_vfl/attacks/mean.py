@@ -24,6 +24,11 @@ class MeanParams(MomentParams):
         description="class means over the recorded epoch, or of each batch as in GAFM's released code; in a batch with "
         "a single positive row the mean is that row, so `batch` can leak a label by itself",
     )
+    held_out: bool = Field(
+        True,
+        description="compare a row with centers from which its tenth of the rows is left out; false: with centers that "
+        "it moved itself, as published, which finds labels in pure noise",
+    )
 
 
 @attack("mean")
@@ -43,15 +48,17 @@ class Mean(MomentAttack[MeanParams]):
 
     def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return the variant ``mean``: scores ``(*trials, M)``, 0.0 or 1.0, oriented."""
-        of = view.class_oracle.of
+        oracle = view.class_oracle
         summed = self.params.space == "sum"
         values = seen.gradients.sum(-1, keepdim=True) if summed else seen.gradients
         blocks = seen.batches if self.params.centers == "batch" else ((0, values.shape[-2]),)
         parts = []
         for block, (start, stop) in enumerate(blocks):
             rows = values[..., start:stop, :]
-            centers = of(rows, seen.ids[..., start:stop], "mean")
+            ids = seen.ids[..., start:stop]
+            centers = oracle.of(rows, ids, "mean") if self.params.held_out else oracle.means(rows, ids)
             apart = centers.folds + block * centers.without.shape[-3]
             parts.append((*nearer_positive(rows, centers, strict=summed), apart))
         scores, counted, folds = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
-        return {"mean": Answer(scores, seen.ids, oriented=True, counted=counted, folds=folds)}
+        apart_by = folds if self.params.held_out else None  # by one rule alike: one AUC of all rows
+        return {"mean": Answer(scores, seen.ids, oriented=True, counted=counted, folds=apart_by)}

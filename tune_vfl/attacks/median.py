@@ -16,24 +16,25 @@ from tune_vfl.protocol.view import Answer, Recording, View
 class MedianParams(MomentParams):
     """Parameters of :class:`Median`."""
 
-    rule: Literal["class_median", "pooled", "both"] = Field(
+    rule: Literal["class_median", "pooled", "both", "sign"] = Field(
         "class_median",
         description="nearest class median (GAFM, eq. 9; needs true labels), the upper half of each batch (its released "
-        "code; no labels), or both as two variants",
+        "code; no labels), or both as two variants; sign: above 0 (its released code for three parties; no labels)",
     )
 
 
 @attack("median")
 class Median(MomentAttack[MedianParams]):
-    """Two rules that share a name in the literature.
+    """Three rules that share a name in the literature.
 
     ``class_median`` predicts 1 where a row is at least as near to the positive class's coordinate-wise median, taken
     over the recorded epoch with true labels: an upper bound. ``pooled`` predicts 1 where the sum of a row's gradient is
     above the median of its batch; it uses no label, is not oriented, and cannot exceed AUC 1 - FPR/2 with
-    FPR = (1/2 - p)/(1 - p) for a positive share p below one half.
+    FPR = (1/2 - p)/(1 - p) for a positive share p below one half. ``sign`` predicts 1 where that sum is above 0, and
+    finds every label where the gradients of the classes have opposite signs.
     """
 
-    summary = "nearest class median of the cut gradients, or the upper half of each batch"
+    summary = "nearest class median of the cut gradients, the upper half of each batch, or the sign"
     reference = (
         "Han et al. 2023, GAN-based Vertical Federated Learning for Label Protection (eq. 9 and its released code)"
     )
@@ -55,6 +56,8 @@ class Median(MomentAttack[MedianParams]):
             answers["class_median"] = Answer(scores, seen.ids, oriented=True, counted=counted, folds=centers.folds)
         if rule in ("pooled", "both"):
             answers["pooled"] = _pooled(seen)
+        if rule == "sign":
+            answers["sign"] = Answer((seen.gradients.sum(-1) > 0).to(seen.gradients.dtype), seen.ids)
         return answers
 
 

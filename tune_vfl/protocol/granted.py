@@ -177,9 +177,11 @@ class ClassOracle:
 
     Attributes:
         of: ``(values (*trials, M, d), ids (*trials, M), "mean" | "median") -> Centers``.
+        means: ``(values, ids) -> Centers`` of one fold, the means of all rows, each row's own among them.
     """
 
     of: Callable[[Tensor, Tensor, Literal["mean", "median"]], Centers]
+    means: Callable[[Tensor, Tensor], Centers]
 
     @classmethod
     def from_labels(cls, labels: Tensor, num_classes: int, keys: Tensor) -> ClassOracle:
@@ -197,13 +199,22 @@ class ClassOracle:
             center = _means if statistic == "mean" else _medians
             return Centers(folds, center(values, one_hot(y, num_classes).bool(), folds))
 
-        return cls(of)
+        def means(values: Tensor, ids: Tensor) -> Centers:
+            members = one_hot(labels.gather(-1, ids), num_classes)
+            return Centers(torch.zeros_like(ids), _means_of(values, members.unsqueeze(-2)))
+
+        return cls(of, means)
 
 
 def _means(values: Tensor, members: Tensor, folds: Tensor) -> Tensor:
     """Return ``(*trials, F, K, d)`` means of ``(*trials, M, d)`` values by class, without each fold."""
     inside = one_hot(folds, ORACLE_FOLDS).bool()
-    shares = (members.unsqueeze(-2) & ~inside.unsqueeze(-1)).to(values.dtype)  # (*trials, M, F, K)
+    return _means_of(values, members.unsqueeze(-2) & ~inside.unsqueeze(-1))
+
+
+def _means_of(values: Tensor, counted: Tensor) -> Tensor:
+    """Return ``(*trials, F, K, d)`` means of ``(*trials, M, d)`` values over the rows counted ``(*trials, M, F, K)``."""
+    shares = counted.to(values.dtype)
     sums = shares.flatten(-2).transpose(-1, -2) @ values
     counts = shares.sum(-3).unsqueeze(-1)
     return torch.where(counts > 0, sums.view(*counts.shape[:-1], -1) / counts, torch.nan)
