@@ -1,5 +1,6 @@
 """GAFM's net for photographs: published sizes, the same numbers in any order of memory, GAFM on it."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -14,7 +15,11 @@ from tune_vfl.seeds import Stream
 def test_gafms_net_for_photographs_is_the_published_one() -> None:
     net = bottom("gafm_cnn", (1, 64, 64))
     assert [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)] == [6, 16, 32]
+    assert {(m.kernel_size, m.stride, m.padding) for m in net.modules() if isinstance(m, nn.Conv2d)} == {
+        ((3, 3), (1, 1), (0, 0))
+    }
     assert [m.weight.shape[0] for m in net.modules() if isinstance(m, Linear)] == [120, 84, 40]
+    assert next(m.weight.shape[1] for m in net.modules() if isinstance(m, Linear)) == 32 * 6 * 6  # appendix E.2
     sent = net(torch.rand(8, 1, 64, 64))
     assert (sent >= 0).all()
     assert (sent == 0).any()
@@ -28,13 +33,16 @@ def test_gafms_net_for_photographs_is_the_published_one() -> None:
     ]
 
 
-def test_gafms_net_maps_as_relu_before_pooling_does_in_any_order_of_memory() -> None:
-    net, images = bottom("gafm_cnn", (1, 30, 22)), torch.rand(5, 1, 30, 22)
+@pytest.mark.parametrize(("sides", "small"), [((30, 22), False), ((30, 21), True), ((28, 14), True)])
+def test_gafms_net_maps_as_relu_before_pooling_does_in_any_order_of_memory(
+    sides: tuple[int, int], *, small: bool
+) -> None:
+    net, images = bottom("gafm_cnn", (1, *sides)), torch.rand(5, 1, *sides)
     weights = [p for m in net.modules() if isinstance(m, nn.Conv2d) for p in m.parameters()]
     sent = net(images)
     kept = images
     for weight, bias in zip(weights[::2], weights[1::2], strict=True):
-        kept = F.max_pool2d(F.conv2d(kept, weight, bias, padding=2).relu(), 2, ceil_mode=True)
+        kept = F.max_pool2d(F.conv2d(kept, weight, bias, padding=int(small)).relu(), 2, ceil_mode=small)
     expected = nn.Sequential(nn.Flatten(), *list(net.children())[1:])(kept)
     torch.testing.assert_close(sent, expected)
     ours, plain = (torch.autograd.grad(out.square().sum(), weights) for out in (sent, expected))

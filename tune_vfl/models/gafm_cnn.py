@@ -15,6 +15,8 @@ from tune_vfl.seeds import Stream
 from tune_vfl.spec import BOTH
 
 _CHANNELS = (6, 16, 32)
+_LEAST = 22
+"""A shorter side of so many pixels is the least of which the published layers leave a place: 20, 10, 8, 4, 2, 1."""
 
 
 class ChannelsLast(nn.Module):
@@ -37,12 +39,13 @@ class GafmCnnOptions(DeepOptions):
 class GafmCnn(DeepNet[GafmCnnOptions]):
     """Convolutions to 6, 16 and 32 channels, linear layers 120-84-40 with a ReLU after each; top ``40-16-1``.
 
-    Two classes get one logit, as in ``gafm``. The paper does not give kernels and pooling. Here they are LeNet's, 5x5
-    and 2x2, padded and rounded up, so that all pixels of an image, or of a part of one, are used whatever its size.
+    Two classes get one logit, as in ``gafm``. Kernels are 3x3 without padding, pooling 2x2: of 64x64 pixels 32x6x6
+    numbers are left (appendix E.2). Images with a side below 22 pixels are padded and pooling rounds up, so that
+    something is left of them.
     """
 
     summary = "three convolutions and 120-84-40 with ReLU, top 40-16-1 (GAFM's net for ISIC)"
-    reference = "Han et al. 2023, GAFM, section 5 and appendix"
+    reference = "Han et al. 2023, GAFM, section 5 and appendix E.2"
     Options = GafmCnnOptions
     federations = BOTH
     binary_logit = True
@@ -50,9 +53,10 @@ class GafmCnn(DeepNet[GafmCnnOptions]):
     def trunk(self, shape: tuple[int, ...]) -> nn.Module:
         """Build the convolutions for images of ``shape`` (C, H, W), flattened."""
         layers: list[nn.Module] = [ChannelsLast()]
+        small = min(shape[1:]) < _LEAST
         for before, after in pairwise((shape[0], *_CHANNELS)):
             # ReLU of a maximum is the maximum of ReLUs, and has a quarter of the numbers to map.
-            layers += [nn.Conv2d(before, after, 5, padding=2), nn.MaxPool2d(2, ceil_mode=True), nn.ReLU()]
+            layers += [nn.Conv2d(before, after, 3, padding=int(small)), nn.MaxPool2d(2, ceil_mode=small), nn.ReLU()]
         return nn.Sequential(*layers, nn.Flatten())
 
     def head(self, width: int, d_out: int, stream: Stream) -> list[nn.Module]:
