@@ -233,6 +233,8 @@ def test_centers_that_a_row_moved_itself_find_labels_in_noise():
     expected = (said[y == 1].float().mean() + 1 - said[y == 0].float().mean()) / 2
     assert leak(answer, y) == pytest.approx(expected.item())
     assert leak(answer, y) > 0.6
+    as_before = attack("mean", g, y)["mean"].scores
+    assert torch.equal(attack("mean", g, y, held_out=True)["mean"].scores, as_before)
     lonely = torch.tensor(([1] + [0] * 9) * 40)
     assert attack("mean", g, lonely, **published)["mean"].scores[lonely == 1].all()  # it is its own center
 

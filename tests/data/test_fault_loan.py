@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.data.test_tables import CREDIT, credit, put, text_of
-from tune_vfl.data import load, loading
+from tune_vfl.data import load, loading, written_out
 from tune_vfl.data.base import Dataset
 from tune_vfl.data.cached import keep, stamp, take
 from tune_vfl.data.reading.files import holds, recorded
@@ -126,6 +126,13 @@ def test_balanced_loans_have_as_many_of_each_class(tmp_path: Path) -> None:
     assert data.y.tolist() == whole.y[rows].tolist()
     assert rows == sorted(set(rows))
     assert len(read(tmp_path, "loan", positive="late", balance=True, rows=20).y) == 20
+
+
+@pytest.mark.parametrize("name", ["loan", "give_me_some_credit", "criteo"])
+def test_a_balance_that_nobody_asked_for_is_no_part_of_a_study(name: str) -> None:
+    """Studies of before the option lack it, and are resumed as what they are."""
+    assert "balance" not in written_out(Named(name=name)).options
+    assert written_out(Named.model_validate({"name": "loan", "balance": True})).options["balance"] is True
 
 
 def test_other_widths_and_labels_of_loans_are_told(tmp_path: Path) -> None:

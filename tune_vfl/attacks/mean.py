@@ -24,10 +24,10 @@ class MeanParams(MomentParams):
         description="class means over the recorded epoch, or of each batch as in GAFM's released code; in a batch with "
         "a single positive row the mean is that row, so `batch` can leak a label by itself",
     )
-    held_out: bool = Field(
-        True,
-        description="compare a row with centers from which its tenth of the rows is left out; false: with centers that "
-        "it moved itself, as published, which finds labels in pure noise",
+    held_out: bool | None = Field(
+        None,
+        description="compare a row with centers from which its tenth of the rows is left out, as none does; false: with "
+        "centers that it moved itself, as published, which finds labels in pure noise",
     )
 
 
@@ -48,7 +48,7 @@ class Mean(MomentAttack[MeanParams]):
 
     def read(self, view: View, seen: Recording) -> dict[str, Answer]:
         """Return the variant ``mean``: scores ``(*trials, M)``, 0.0 or 1.0, oriented."""
-        oracle = view.class_oracle
+        oracle, published = view.class_oracle, self.params.held_out is False
         summed = self.params.space == "sum"
         values = seen.gradients.sum(-1, keepdim=True) if summed else seen.gradients
         blocks = seen.batches if self.params.centers == "batch" else ((0, values.shape[-2]),)
@@ -56,9 +56,10 @@ class Mean(MomentAttack[MeanParams]):
         for block, (start, stop) in enumerate(blocks):
             rows = values[..., start:stop, :]
             ids = seen.ids[..., start:stop]
-            centers = oracle.of(rows, ids, "mean") if self.params.held_out else oracle.means(rows, ids)
+            centers = oracle.means(rows, ids) if published else oracle.of(rows, ids, "mean")
             apart = centers.folds + block * centers.without.shape[-3]
             parts.append((*nearer_positive(rows, centers, strict=summed), apart))
         scores, counted, folds = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
-        apart_by = folds if self.params.held_out else None  # by one rule alike: one AUC of all rows
+        # Published centers are one rule for all rows of a batch, and have one AUC.
+        apart_by = None if published else folds
         return {"mean": Answer(scores, seen.ids, oriented=True, counted=counted, folds=apart_by)}

@@ -26,8 +26,8 @@ class SampledOptions(PartyOptions):
 class BalancedOptions(SampledOptions):
     """Options of a large data set of which one class is rare."""
 
-    balance: bool = Field(
-        False, description="use as many rows of each class as the rarest has, the same for every seed; false: all rows"
+    balance: bool | None = Field(
+        None, description="use as many rows of each class as the rarest has, the same for every seed; none: all rows"
     )
 
 

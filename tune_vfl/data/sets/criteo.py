@@ -33,8 +33,8 @@ class CriteoOptions(PartyOptions):
 
     rows: int = Field(100_000, ge=2, description="read the first so many rows; the whole file has 45,840,617")
     buckets: int = Field(1024, ge=2, description="0/1 columns that each party hashes its own columns into")
-    balance: Literal["none", "alternate"] = Field(
-        "none",
+    balance: Literal["alternate"] | None = Field(
+        None,
         description="alternate: of the rows read keep each whose label differs from that of the last one kept, as many "
         "of each class (Fu et al. 2022); none: all of them",
     )
