@@ -247,7 +247,7 @@ def test_means_of_all_rows_are_the_classes_means():
 
 
 def test_the_sign_names_what_the_pooled_median_cannot():
-    """Two fifths positive, gradients of opposite signs: half of a batch is too many to be positive, the sign is right."""
+    """Two fifths positive, gradients of opposite signs: half of a batch is too many, the sign is right."""
     y = torch.tensor([1, 1, 0, 0, 0] * 20)
     g = torch.where(y == 1, -1.0, 0.2).unsqueeze(-1) + 0.01 * torch.rand(100, 1)
     assert leak(attack("median", g, y, rule="sign")["sign"], y) == 1.0

@@ -26,8 +26,8 @@ class MeanParams(MomentParams):
     )
     held_out: bool | None = Field(
         None,
-        description="compare a row with centers from which its tenth of the rows is left out, as none does; false: with "
-        "centers that it moved itself, as published, which finds labels in pure noise",
+        description="compare a row with centers from which its tenth of the rows is left out, as none does; false: "
+        "with centers that it moved itself, as published, which finds labels in pure noise",
     )
 
 

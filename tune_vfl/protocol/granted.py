@@ -213,7 +213,7 @@ def _means(values: Tensor, members: Tensor, folds: Tensor) -> Tensor:
 
 
 def _means_of(values: Tensor, counted: Tensor) -> Tensor:
-    """Return ``(*trials, F, K, d)`` means of ``(*trials, M, d)`` values over the rows counted ``(*trials, M, F, K)``."""
+    """Return means ``(*trials, F, K, d)`` of values ``(*trials, M, d)`` over rows counted ``(*trials, M, F, K)``."""
     shares = counted.to(values.dtype)
     sums = shares.flatten(-2).transpose(-1, -2) @ values
     counts = shares.sum(-3).unsqueeze(-1)
