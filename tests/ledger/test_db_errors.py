@@ -368,6 +368,19 @@ def test_where_there_is_no_server_or_no_entry(postgres: Postgres, run: Run) -> N
     assert "expected a path, sqlite:///PATH or postgresql://" in err
 
 
+@pytest.mark.parametrize("verb", [("studies",), ("status", "study"), ("confirm", "study"), ("study", "pack", "study")])
+def test_a_folder_is_no_ledger_and_the_answer_says_what_was_expected(
+    run: Run, home: Path, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    for named in (str(tmp_path), f"sqlite:///{tmp_path}"):
+        code, out, err = run(*verb, "--storage", named)
+        assert (code, out) == (2, "")
+        assert f"storage {tmp_path}: is a folder; expected a file, sqlite:///PATH or postgresql://" in err
+    code, out, _ = run("doctor", "--storage", tmp_path, "--json")
+    (ledger,) = [check for check in json.loads(out)["checks"] if check["name"] == "ledger"]
+    assert (code, ledger["status"], "is a folder" in ledger["detail"]) == (1, "finding", True)
+
+
 def test_without_psycopg_the_answer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(UsageError, match=r"pip install 'tune-vfl\[postgres\]'"):

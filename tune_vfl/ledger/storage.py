@@ -150,8 +150,8 @@ def storage_at(given: str | os.PathLike[str] | None = None) -> LedgerStorage:
             ``ledger.db`` under the home folder. ``${env:NAME}`` in a URL's password is an environment variable's value.
 
     Raises:
-        UsageError: for another kind of database, a server that a study file names and that is not the user's own, or a
-            variable that is not set.
+        UsageError: for another kind of database, a folder, a server that a study file names and that is not the user's
+            own, or a variable that is not set.
     """
     own = os.environ.get("TUNE_VFL_STORAGE")
     named = usable(os.fspath(given), "storage") if given else from_environment(own, "TUNE_VFL_STORAGE") if own else None
@@ -159,9 +159,9 @@ def storage_at(given: str | os.PathLike[str] | None = None) -> LedgerStorage:
         return SqliteFile(home() / "ledger.db")
     scheme, mark, _ = named.partition("://")
     if not mark:
-        return SqliteFile(Path(named).absolute())
+        return _file(Path(named).absolute())
     if (path := sqlite_path(named)) is not None:
-        return SqliteFile(path)
+        return _file(path)
     if scheme.partition("+")[0] in {"postgresql", "postgres"}:
         if parts_of(named) is None:
             raise UsageError(
@@ -170,6 +170,15 @@ def storage_at(given: str | os.PathLike[str] | None = None) -> LedgerStorage:
             )
         return PostgresServer(named)
     raise UsageError(f"storage {hide_password(named)}: expected a path, sqlite:///PATH or postgresql://USER@HOST/NAME")
+
+
+def _file(path: Path) -> SqliteFile:
+    if os.path.isdir(path):  # noqa: PTH112 - which takes what cannot be looked at for none
+        raise UsageError(
+            f"storage {path}: is a folder; expected a file, sqlite:///PATH or postgresql://USER@HOST/NAME, such as "
+            f"{path / 'ledger.db'} of a home (TUNE_VFL_HOME)"
+        )
+    return SqliteFile(path)
 
 
 @cache

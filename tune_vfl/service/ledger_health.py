@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def examine_ledger(storage: str | None = None) -> Health:
     """Check that the ledger opens and answers; report its schema, lease holders and a file's journal mode."""
-    place = storage_at(storage)
     try:
+        place = storage_at(storage)
         if isinstance(place, SqliteFile):
             if not is_file(place.path):
                 return Health("ledger", "ok", f"{place.shown}: not made yet; the first search makes it")
