@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reports.gathered import Gathered
     from tune_vfl.analysis.setting import Setting
     from tune_vfl.records.board import Entry
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord
 
 THOROUGH = "-thorough"
 """Ends the name of conditions under which a data set's settings are attacked by more; a column of its board."""
@@ -103,7 +103,11 @@ def _shelf(name: str, file: Path, fresh: Sequence[Entry], more: Sequence[Entry],
         rows=tuple(sorted(_shown(every), key=lambda row: (-row.point.chance, row.point.objectives[1]))),
         every=every,
         stale=tuple(stale),
-        lost={s.cell.defense: lost for s in studies if (lost := tuple(_lost(s.counted)))},
+        lost={
+            study.cell.defense: lost
+            for study in studies
+            if (lost := tuple(f"{o.outcome}: {o.reason}" for t in study.counted if (o := t.outcome).outcome != "ok"))
+        },
     )
 
 
@@ -135,12 +139,6 @@ def _shown(every: Sequence[BoardRow]) -> Iterator[BoardRow]:
         best = Joint(record).knee
         if best is not None and rows[best.number].source is None:
             yield rows[best.number]
-
-
-def _lost(trials: Sequence[TrialRecord]) -> Iterator[str]:
-    for trial in trials:
-        if trial.outcome.outcome != "ok":
-            yield f"{trial.outcome.outcome}: {trial.outcome.reason}"
 
 
 def csv_of(found: Sequence[Shelf]) -> str:

@@ -50,8 +50,14 @@ class GridCell(NamedTuple):
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Each of the settings in words: what it keeps, and at which leakage."""
-        return tuple("" if setting is None else _called(setting) for setting in self.settings)
+        """Each of the settings in words: ``drop=0.999 keeps 90% of the gain, at a leakage of .225 (.000 to .458)``."""
+        return tuple(
+            f"{formatting.setting(one.params)} keeps {_gain(one):.0%} of the gain, at a leakage of "
+            f"{formatting.short_span(one.leakage, one.leakage_interval)}"
+            if one is not None
+            else ""
+            for one in self.settings
+        )
 
 
 class GridRow(NamedTuple):
@@ -97,12 +103,3 @@ def _useful(setting: Setting | None) -> Setting | None:
 
 def _gain(setting: Setting | None) -> float:
     return 0.0 if setting is None or setting.gain_kept is None else setting.gain_kept
-
-
-def _called(setting: Setting) -> str:
-    """Return a setting in words.
-
-    Example: ``drop=0.999 keeps 90% of the gain, at a leakage of .225 (.000 to .458)``.
-    """
-    leakage = formatting.short_span(setting.leakage, setting.leakage_interval)
-    return f"{formatting.setting(setting.params)} keeps {_gain(setting):.0%} of the gain, at a leakage of {leakage}"

@@ -153,41 +153,24 @@ def _kept_at(found: Sequence[Shelf], bound: str) -> str:
 
 def _sheet(shelf: Shelf) -> Sheet:
     found = shelf.data.found
-    columns = {
-        "defense ": [row.point.defense for row in shelf.rows],
-        "setting ": [_setting(row) for row in shelf.rows],
-        formatting.metric(found.metric): [
-            formatting.short_span(row.point.utility, row.point.utility_interval) for row in shelf.rows
-        ],
-        "gain kept": [_kept(row.point.gain_kept) for row in shelf.rows],
-        "leakage": [_leakage(row.point) for row in shelf.rows],
-        "strongest attack ": [row.point.outcome.strongest for row in shelf.rows],
-        "paper's attacks": [_own(row) for row in shelf.rows],
-        "thorough": [_thorough(row.thorough) for row in shelf.rows],
-        "on the front": [f"{row.point.chance:.0%}" for row in shelf.rows],
-        "confirmed ": [_confirmed(row.point) for row in shelf.rows],
-    }
-    kept = {title: texts for title, texts in columns.items() if any(text not in ("", "–") for text in texts)}
+    cells = [_cells(row, formatting.metric(found.metric)) for row in shelf.rows]
+    titles = cells[0] if cells else ()
+    kept = tuple(title for title in titles if any(texts[title] not in ("", "–") for texts in cells))
     folder = f"../{shelf.file.parent.name}/{shelf.name}"
-    files = {
-        "defense ": [f"{folder}/{row.point.defense}{SUFFIX}" for row in shelf.rows],
-        "thorough": [
-            "" if row.thorough is None else f"{folder}{THOROUGH}/{row.point.defense}{SUFFIX}" for row in shelf.rows
-        ],
-    }
-    links = [files.get(title, [""] * len(shelf.rows)) for title in kept]
     return Sheet(
         name=shelf.name,
         file=f"../{shelf.file.parent.name}/{shelf.file.name}",
         title=spelled(shelf.name),
         source=source_of(found.dataset),
         says=_conditions(shelf),
-        head=tuple(kept),
+        head=kept,
         lines=tuple(
-            SheetRow(cells, of, row.point.on_front)
-            for cells, of, row in zip(
-                zip(*kept.values(), strict=True), zip(*links, strict=True), shelf.rows, strict=True
+            SheetRow(
+                tuple(texts[title] for title in kept),
+                tuple(_links(row, folder).get(title, "") for title in kept),
+                row.point.on_front,
             )
+            for texts, row in zip(cells, shelf.rows, strict=True)
         ),
         apart=tuple(_apart(shelf)),
         image=f"{shelf.figure.name}.svg",
@@ -197,34 +180,40 @@ def _sheet(shelf: Shelf) -> Sheet:
     )
 
 
-def _setting(row: BoardRow) -> str:
-    fixed = row.entry.record.cell.fixed
-    text = formatting.setting({k: v for k, v in row.point.params.items() if k not in fixed or len(fixed) < 4})
-    return text if row.source is not None else f"{text} (searched)"
+def _cells(row: BoardRow, metric: str) -> dict[str, str]:
+    """Return the texts of a setting by the titles of the columns; a trailing space marks a column of texts."""
+    point, more, again, fixed = row.point, row.thorough, row.point.again, row.entry.record.cell.fixed
+    setting = formatting.setting({k: v for k, v in point.params.items() if k not in fixed or len(fixed) < 4})
+    share, confirmed = point.gain_kept, ""
+    if again is not None and again.utility is not None:
+        leakage = "–" if again.leakage is None else formatting.short(again.leakage)
+        numbers = f"{formatting.short(again.utility)} / {leakage}, {again.seeds} seeds"
+        confirmed = numbers if again.confirmed else f"left the front: {numbers}"
+    return {
+        "defense ": point.defense,
+        "setting ": setting if row.source is not None else f"{setting} (searched)",
+        metric: formatting.short_span(point.utility, point.utility_interval),
+        "gain kept": "–" if share is None else f"{share:.0%}" if share >= 0 else "none",
+        "leakage": _leakage(point),
+        "strongest attack ": point.outcome.strongest,
+        "paper's attacks": "–" if row.own is None else f"{formatting.short(row.own)} ({', '.join(own_attacks(row))})",
+        "thorough": "–" if more is None else f"{_leakage(more)} {more.outcome.strongest}",
+        "on the front": f"{point.chance:.0%}",
+        "confirmed ": confirmed,
+    }
 
 
-def _kept(share: float | None) -> str:
-    return "–" if share is None else f"{share:.0%}" if share >= 0 else "none"
+def _links(row: BoardRow, folder: str) -> dict[str, str]:
+    """Return the files of a setting's entries, by the titles of the columns that lead to them."""
+    file = f"{row.point.defense}{SUFFIX}"
+    return {
+        "defense ": f"{folder}/{file}",
+        **({} if row.thorough is None else {"thorough": f"{folder}{THOROUGH}/{file}"}),
+    }
 
 
 def _leakage(point: Setting) -> str:
     return formatting.short_span(point.leakage, point.leakage_interval)
-
-
-def _thorough(point: Setting | None) -> str:
-    return "–" if point is None else f"{_leakage(point)} {point.outcome.strongest}"
-
-
-def _own(row: BoardRow) -> str:
-    return "–" if row.own is None else f"{formatting.short(row.own)} ({', '.join(own_attacks(row))})"
-
-
-def _confirmed(point: Setting) -> str:
-    if (again := point.again) is None or again.utility is None:
-        return ""
-    leakage = "–" if again.leakage is None else formatting.short(again.leakage)
-    numbers = f"{formatting.short(again.utility)} / {leakage}, {again.seeds} seeds"
-    return numbers if again.confirmed else f"left the front: {numbers}"
 
 
 def _conditions(shelf: Shelf) -> str:
@@ -254,7 +243,7 @@ def _apart(shelf: Shelf) -> list[str]:
     checks = [check for of in checks_by_study(shelf.data.found).values() for check in of if not check.ok]
     # A check of fewer attacks says a part of what the same check of more attacks says.
     failing = {check.name: check.says for check in sorted(checks, key=lambda check: len(check.says))}
-    told = [*(f"{says[:1].upper()}{says[1:]}." for says in failing.values()), *_stale(shelf)]
+    told = [*map(formatting.sentence, failing.values()), *_stale(shelf)]
     lost = [f"{defense}: {shortened(why, 1)}" for defense, why in shelf.lost.items()]
     return [*told, *([f"Settings without a result: {'; '.join(lost)}."] if lost else [])]
 

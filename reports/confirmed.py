@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
+    from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint, Line
     from tune_vfl.records.studies import StudyRecord
+
+
+_NUMBERS = ("utility", "leakage")
 
 
 class ConfirmedSection(NamedTuple):
@@ -43,14 +46,14 @@ def sections(records: Sequence[StudyRecord]) -> list[ConfirmedSection]:
 
 
 def _section(record: StudyRecord, found: Confirmation) -> ConfirmedSection:
-    fixed = set(record.cell.fixed)
+    fixed, model = set(record.cell.fixed), found.baseline
     return ConfirmedSection(
         study=record.name,
         says=" ".join([_stays(found), *_gap(found, formatting.metric(record.cell.metric))]),
         rows=[_row(p, [n for n in p.params if n not in fixed]) for p in found.points],
-        undefended=_undefended(found.baseline),
+        undefended={"seeds": model.seeds, **texts(model, _NUMBERS)} if model.outcome == "ok" else None,
         lines=[_apart(line) for line in found.lines if len(line.numbers) > 1],
-        cautions=[check.says[:1].upper() + check.says[1:] + "." for check in found.checks if not check.ok],
+        cautions=[formatting.sentence(check.says) for check in found.checks if not check.ok],
     )
 
 
@@ -62,7 +65,7 @@ def again(record: StudyRecord, number: int) -> str:
         return ""
     if point.outcome != "ok":
         return f"Measured again with fresh seeds it ended as {point.outcome}: {point.reason}."
-    fresh = texts(point, ("utility", "leakage"))
+    fresh = texts(point, _NUMBERS)
     found = f"{formatting.metric(record.cell.metric)} {fresh['utility']} and leakage {fresh['leakage']}"
     goes = "" if point.confirmed else " It does not stay on the front: choose one that does."
     return f"On fresh seeds it has {found}.{goes}"
@@ -108,7 +111,7 @@ def _row(point: ConfirmedPoint, moved: Sequence[str]) -> dict[str, Any]:
         "on_front": point.on_front,
         "stays": point.outcome if point.stays is None else f"{point.stays:.2f}",
         **{f"searched_{name}": formatting.score(value) for name, value in point.searched.items()},
-        **texts(point, ("utility", "leakage")),
+        **texts(point, _NUMBERS),
         "attack": _attack(point),
     }
 
@@ -119,12 +122,6 @@ def _attack(point: ConfirmedPoint) -> str:
     if found is None or point.leakage == untuned or untuned is None:
         return point.attack
     return f"{found.attack}, tuned (others {formatting.score(untuned)})"
-
-
-def _undefended(model: UndefendedModel) -> dict[str, Any] | None:
-    if model.outcome != "ok":
-        return None
-    return {"seeds": model.seeds, **texts(model, ("utility", "leakage"))}
 
 
 def _apart(line: Line) -> str:

@@ -32,7 +32,8 @@ def frontier(found: Joint, decision: Decision, names: Names, title: str = "") ->
         title: the printed figure's title; by default the defense, or the number of defenses, and the data set.
     """
     metric, front = formatting.metric(found.metric), sorted(found.front, key=lambda p: (p.objectives[1], p.name))
-    chosen = _chosen(found, decision)
+    marked = decision.marked
+    chosen = None if marked is None else found.point(marked.study, marked.number)
     x, y, beyond = _view(found, metric)
     only = names.called[found.parts[0].name] if len(found.parts) == 1 else f"{len(found.parts)} defenses"
     whole = title or f"{only} on {found.dataset}"
@@ -57,11 +58,6 @@ def bars_of(found: Joint) -> str:
     if any(p.sure.utility_interval is not None for p in found.points):
         return "90% intervals"
     return f"std of {formatting.count(len(found.parts[0].cell.seeds), 'seed')}"
-
-
-def _chosen(found: Joint, decision: Decision) -> Setting | None:
-    setting = decision.marked
-    return None if setting is None else found.point(setting.study, setting.number)
 
 
 def spans(outcome: Outcome, sure: Certainty | None) -> tuple[Span, Span]:

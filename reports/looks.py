@@ -38,14 +38,10 @@ def looks(names: Sequence[str], standing_out: Sequence[str]) -> dict[str, Look]:
         standing_out: the prominent names, drawn in color; the rest are muted.
     """
     ordered = [*(n for n in names if n in standing_out), *(n for n in names if n not in standing_out)]
-    found = {name: _look(place) for place, name in enumerate(ordered)}
-    return {name: found[name] if name in standing_out else found[name]._replace(color=None) for name in names}
-
-
-def _look(place: int) -> Look:
+    many, shapes = len(COLORS), len(SHAPES)
     # Each round pairs every color with the next shape.
-    around = place // len(COLORS)
-    return Look(place % len(COLORS), SHAPES[(place + around) % len(SHAPES)])
+    found = {name: Look(k % many, SHAPES[(k + k // many) % shapes]) for k, name in enumerate(ordered)}
+    return {name: found[name] if name in standing_out else found[name]._replace(color=None) for name in names}
 
 
 @contextmanager

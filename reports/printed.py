@@ -12,7 +12,6 @@ from reports.looks import COLORS, own_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
@@ -89,16 +88,6 @@ def files_of(figure: Figure) -> dict[str, bytes]:
             drawing.savefig(written, format=kind, bbox_inches=around, **how)
             made[f"{figure.name}.{kind}"] = written.getvalue()
     return made
-
-
-def save(figure: Figure, folder: Path) -> list[Path]:
-    """Write the figure's files into a folder and return them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, content in files_of(figure).items():
-        (folder / name).write_bytes(content)
-        paths.append(folder / name)
-    return paths
 
 
 def _points(pixels: float) -> float:

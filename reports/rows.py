@@ -11,7 +11,6 @@ from tune_vfl.analysis.columns import texts
 if TYPE_CHECKING:
     from reports.story import Story
     from tune_vfl.analysis.setting import MeasuredModel
-    from tune_vfl.outcome import AttackScore
 
 _NUMBERS = ("utility", "gain_kept", "leakage", "leakage_worst_seed")
 
@@ -64,10 +63,9 @@ def _texts(model: MeasuredModel) -> dict[str, Any]:
         **texts(model, _NUMBERS),
         "attacks": {
             **dict.fromkeys(model.outcome.not_needed, formatting.NOT_NEEDED),
-            **{name: _attack(score) for name, score in model.outcome.attacks.items()},
+            **{
+                name: formatting.score(score.mean, score.std) + (" ≤" if score.upper_bound else "")
+                for name, score in model.outcome.attacks.items()
+            },
         },
     }
-
-
-def _attack(score: AttackScore) -> str:
-    return formatting.score(score.mean, score.std) + (" ≤" if score.upper_bound else "")

@@ -43,14 +43,19 @@ class Story(NamedTuple):
 def story(record: StudyRecord) -> Story:
     """Write the texts on a study."""
     joint = Joint(record)
-    failing = [check.says[:1].upper() + check.says[1:] + "." for check in checks_of(record) if not check.ok]
-    failing += _not_tried(record)
+    failing = [formatting.sentence(check.says) for check in checks_of(record) if not check.ok]
+    if missing := untried(record):  # any defense looks good against few attacks
+        failing.append(f"Not tried: {formatting.listed(missing)}. Search with `attacks: default` before you choose.")
+    unfinished = []
+    if owed := record.running + record.waiting:
+        trials = formatting.count(owed, "trial is", "trials are")
+        unfinished.append(f"This study is not finished: {trials} still owed, and the front may move.")
     return Story(
         joint=joint,
         asked=_asked(record),
-        answer=_nothing_recommended(joint) if failing and joint.knee else _answer(record, joint),
+        answer=_answer(record, joint, failing=bool(failing)),
         failing=failing,
-        warnings=[*_unfinished(record), *_useless(joint), *_weak(joint), *_blind(record), *_chance(record)],
+        warnings=[*unfinished, *_useless(joint), *_weak(joint), *_blind(record), *_chance(record)],
         remarks=[*_retrained(record), *_upper_bounds(record), *_notes(record)],
         commands=commands(record.name, record.spec.budget.trials),
     )
@@ -72,31 +77,21 @@ def secrets(records: Iterable[StudyRecord]) -> str:
     return formatting.listed(sorted({goal for record in records for goal in coverage(record).goals}, reverse=True))
 
 
-def _answer(record: StudyRecord, joint: Joint) -> str:
+def _answer(record: StudyRecord, joint: Joint, *, failing: bool) -> str:
     knee = joint.knee
     if knee is None:
         counted = formatting.count(len(record.counted), "finished trial")
         return f"No answer yet: none of {counted} came to a result." if record.counted else "No trial has finished yet."
-    share = f"{len(joint.front)} of {formatting.count(len(joint.points), 'measured setting')} are worth choosing from."
+    front = f"{len(joint.front)} of {formatting.count(len(joint.points), 'measured setting')} are"
+    if failing:
+        return f"Nothing is recommended while a check fails. {front} on the front."
+    share = f"{front} worth choosing from."
     choice = f"The best compromise is {formatting.setting(knee.params)} (trial {knee.number})"
     if joint.undefended is None:
         metric = formatting.metric(joint.metric)
         ends = f"{metric} {formatting.score(knee.utility)} at leakage {formatting.score(knee.leakage)}"
         return f"{share} {choice}: {ends}; the undefended model was not measured."
     return f"{share} {choice}: {_cost(joint, knee)} {again(record, knee.number)}".rstrip()
-
-
-def _not_tried(record: StudyRecord) -> list[str]:
-    """Warn of attacks of a competent adversary that were not run: any defense looks good against few attacks."""
-    missing = untried(record)
-    if not missing:
-        return []
-    return [f"Not tried: {formatting.listed(missing)}. Search with `attacks: default` before you choose."]
-
-
-def _nothing_recommended(joint: Joint) -> str:
-    share = f"{len(joint.front)} of {formatting.count(len(joint.points), 'measured setting')} are on the front"
-    return f"Nothing is recommended while a check fails. {share}."
 
 
 def _cost(joint: Joint, knee: Setting) -> str:
@@ -111,13 +106,6 @@ def _cost(joint: Joint, knee: Setting) -> str:
         low, high = knee.leakage_interval
         brings += f" (90% interval {low:.3f} to {high:.3f}, before it is confirmed)"
     return f"it {costs} ({knee.utility:.3f} against {known.utility:.3f} undefended) and {brings}."
-
-
-def _unfinished(record: StudyRecord) -> list[str]:
-    if not record.running and not record.waiting:
-        return []
-    owed = formatting.count(record.running + record.waiting, "trial is", "trials are")
-    return [f"This study is not finished: {owed} still owed, and the front may move."]
 
 
 def _useless(joint: Joint) -> list[str]:

@@ -11,12 +11,13 @@ def main() -> int:
     try:
         from tune_vfl.errors import UsageError
         from tune_vfl.machine.installs import naming_the_install
+        from tune_vfl.machine.streams import complain
 
         try:
             with naming_the_install():
                 from tune_vfl.cli.main import main as run
         except UsageError as error:
-            sys.stderr.write(f"tune-vfl: {error}\n  see docs/errors.md#{error.anchor}\n")
+            complain([str(error)], error.anchor)
             return error.exit_code
         return run()
     except KeyboardInterrupt:

@@ -55,7 +55,6 @@ def test_what_to_deploy_in_the_issue_s_manner() -> None:
         "No setting of kdk or cae comes within .013 AUC of it at no more leakage.",
         "No setting of mid leaks so little.",
     ]
-    assert sentences.reliability(DEPLOY) == "The one check holds."
 
 
 ISO = Choice("camp-iso", "spambase", "iso", 2, {"ratio": 3.0}, 0.93, (0.925, 0.935), 0.08, None, kept=0.73)
@@ -143,7 +142,6 @@ def test_every_verdict_has_words() -> None:
         "Nothing is recommended on breast_cancer while a check fails.",
         "The undefended model was not measured, or not to an end.",
     ]
-    assert sentences.reliability(found).startswith("1 of 1 check fails: the undefended model")
     empty = campaign_of(part_of("laplace", []))
     assert sentences.sentences(decide(empty, joint_of(empty))) == [
         "No answer yet on breast_cancer: no trial has come to a result."

@@ -78,10 +78,6 @@ def test_nothing_to_deploy_in_words() -> None:
     two = (Check(name="a", ok=False, says="x"), Check(name="b", ok=True, says="y"), Check(name="c", ok=False, says="z"))
     failing = Decision(**about, verdict="not_trusted", why="w", checks=two)
     assert sentences.sentences(failing) == ["Nothing is recommended on wine while a check fails.", "X.", "Z."]
-    assert sentences.reliability(failing) == "2 of 3 checks fail: x; z."
-    assert sentences.reliability(replace(failing, checks=two[:1])) == "1 of 1 check fails: x."
-    assert sentences.reliability(replace(failing, checks=(two[1], two[1]))) == "All 2 checks hold."
-    assert sentences.reliability(replace(failing, checks=())) == "Nothing was checked."
 
 
 def test_a_summary_key_by_key() -> None:

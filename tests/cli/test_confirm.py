@@ -21,7 +21,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import TunedAttack
 from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint
 from tune_vfl.records.joint_confirmation import JointConfirmation
-from tune_vfl.service import confirming, studies
+from tune_vfl.service import projecting, studies
 from tune_vfl.spec.cell import MEASURE
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -78,7 +78,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Confirmed:
     ledger = searched()
     ended = Confirmed(answered(ledger))
     ledger.close()
-    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: ended)
+    monkeypatch.setattr(projecting, "confirm_named", lambda *_, **__: ended)
     return ended
 
 
@@ -124,7 +124,7 @@ def joint(monkeypatch: pytest.MonkeyPatch) -> JointConfirmation:
     campaign = campaign_of(parts)
     tables = [ContestTable(contest, played(contest)) for contest in contests_of(campaign, 4)]
     answer = joint_answer_of(campaign, tables)
-    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: Confirmed(answer))
+    monkeypatch.setattr(projecting, "confirm_named", lambda *_, **__: Confirmed(answer))
     monkeypatch.setattr(studies, "campaign_record", lambda *_: replace(campaign, confirmation=answer))
     return answer
 
@@ -176,7 +176,7 @@ def test_it_names_the_attacker_that_was_tuned(run: Run, ended: Confirmed, monkey
     points = [with_tuned(p, tuned if p.number == 0 else None) for p in ended.answer.points]
     asked: list[dict[str, Any]] = []
     found = Confirmed(ended.answer.model_copy(update={"points": tuple(points)}))
-    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **given: asked.append(given) or found)
+    monkeypatch.setattr(projecting, "confirm_named", lambda *_, **given: asked.append(given) or found)
     code, out, _ = run("confirm", "study", "--adaptive", "2")
     assert (code, asked[0]["adaptive"]) == (0, 2.0)
     (line,) = [line for line in out.splitlines() if line.startswith("tuned against")]
@@ -189,11 +189,11 @@ def test_it_names_the_attacker_that_was_tuned(run: Run, ended: Confirmed, monkey
 def test_stopped_is_130_and_what_could_not_be_measured_is_3(
     run: Run, ended: Confirmed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: Confirmed(None, {}, 7))
+    monkeypatch.setattr(projecting, "confirm_named", lambda *_, **__: Confirmed(None, {}, 7))
     code, out, _ = run("confirm", "study", "--json")
     assert (code, out) == (130, "")
     failed = Confirmed(ended.answer, {("study", 3): "RuntimeError: broken"})
-    monkeypatch.setattr(confirming, "confirm_named", lambda *_, **__: failed)
+    monkeypatch.setattr(projecting, "confirm_named", lambda *_, **__: failed)
     code, out, _ = run("confirm", "study", "--json")
     assert code == 3
     assert json.loads(out)["name"] == "study"

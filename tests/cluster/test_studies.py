@@ -21,9 +21,9 @@ from tune_vfl.cluster.shipping import stays_here
 from tune_vfl.data import load
 from tune_vfl.data.own_files import SHIPPED_BYTES
 from tune_vfl.errors import ParcelError, SpecError, StudyError, UnknownNameError, UsageError
+from tune_vfl.ledger import packing
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.packed_file import to_bytes, to_text
-from tune_vfl.service import parcels
 from tune_vfl.spec import Named
 from tune_vfl.spec.raw import read_yaml
 
@@ -180,7 +180,7 @@ def test_what_holds_no_password_travels_as_it_stands(url):
 def test_a_study_is_pulled_from_a_log_and_is_not_taken_for_running(home):
     ledger = open_ledger()
     ledger.close()
-    packed = parcels.pack("study")
+    packed = packing.pack("study")
     there = Cluster(log=f"Running entrypoint ...\nnote\n{to_text(to_bytes(packed))}")
     assert studies.pull(there, "study", Where()) == packed
     assert there.asked[0][0] == ["study pack", "study", "-o", "-"]
@@ -275,10 +275,10 @@ def test_a_campaign_is_one_job_under_its_name():
 def test_a_campaign_is_pulled_whole(home):
     place = storage_at()
     run_trials(planned(), place)
-    packed = parcels.pack("c")
+    packed = packing.pack("c")
     there = Cluster(log=f"Running entrypoint ...\n{to_text(to_bytes(packed))}")
     assert studies.pull(there, "c", Where()) == packed
-    assert list(parcels.pack("c-laplace").trials) == [trial for trial in packed.trials if trial.study == "c-laplace"]
+    assert list(packing.pack("c-laplace").trials) == [trial for trial in packed.trials if trial.study == "c-laplace"]
 
 
 def test_what_a_job_prints_at_its_end_is_found_and_shown(home, capsys):

@@ -137,7 +137,7 @@ def test_a_campaign_s_answer_is_what_its_studies_say_together(here: type[Here]) 
     tuned = confirm("campaign", seeds=2, adaptive=0.5, work=work).answer
     assert tuned is not None
     for name in ("laplace", "gaussian"):
-        own = Ledger.open(name).confirmations.answer
+        own = Ledger.open(name).record().confirmation
         assert own is not None
         assert own.points == tuple(p for p in tuned.points if p.study == name)
         assert all(p.tuned for p in own.points if p.confirmed), "attackers are part of both answers"

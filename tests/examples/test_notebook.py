@@ -13,7 +13,7 @@ from tests.helpers.examples import EXAMPLES
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import load_config
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.service import confirming
+from tune_vfl.service import projecting
 
 CELL_KEYS = {"markdown": {"cell_type", "id", "metadata", "source"}}
 CELL_KEYS["code"] = CELL_KEYS["markdown"] | {"execution_count", "outputs"}
@@ -66,7 +66,7 @@ def test_its_cells_run_in_order_and_show_something(
         monkeypatch.setattr(TrainableSpec, "real", lambda: SIMULATED)
     confirmed: list[str] = []
     # Confirmations and MLflow have tests of their own, and would take most of this one's time.
-    monkeypatch.setattr(confirming, "confirm_named", lambda name, **_: confirmed.append(name))
+    monkeypatch.setattr(projecting, "confirm_named", lambda name, **_: confirmed.append(name))
     monkeypatch.setitem(sys.modules, "tune_vfl.tracking.mlflow", None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIALS", "8")

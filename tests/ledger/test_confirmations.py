@@ -95,7 +95,6 @@ def test_attackers_that_were_tuned_are_kept_by_trial_and_each_once() -> None:
     held = Ledger.open("study").confirmations
     assert held.tuned() == {12: longer, 3: first}
     assert held.records() == {(12, 1000): SEEN}
-    assert held.answer is None
 
 
 def test_points_of_a_joint_answer_are_found_by_study_data_set_and_whether_they_stay() -> None:

@@ -93,7 +93,7 @@ def test_the_head_of_a_study_comes_back():
     ledger = open_ledger(training={"epochs": 7}, budget={"trials": 9, "seeds": 2})
     held = Ledger.open("study")
     assert (held.spec, held.cell, held.space) == (ledger.spec, ledger.cell, ledger.space)
-    assert held.budget == 9
+    assert held.row().trials == 9
     assert held.spec.training.model_fields_set == {"epochs"}
     assert held.baseline is None
     ledger.set_references_and_reference_point(References(r_lower={"pmc": [0.5, 0.6]}), (0.5, 1.0))
@@ -230,7 +230,7 @@ def test_the_same_spec_resumes_and_another_is_refused_with_the_difference():
 
 def test_a_field_given_at_its_default_is_the_same_spec():
     open_ledger()
-    assert open_ledger(budget={"trials": 40, "seeds": 3}, training={"epochs": 30}).budget == 40
+    assert open_ledger(budget={"trials": 40, "seeds": 3}, training={"epochs": 30}).row().trials == 40
 
 
 def test_an_unknown_study_names_the_nearest():

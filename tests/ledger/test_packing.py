@@ -83,7 +83,7 @@ def test_everything_comes_back_and_says_nothing_of_where_it_was(ledger, tmp_path
     assert here.place.url != there.place.url
     assert here.record() == replace(there.record(), spec=here.spec, id=here.study.id)
     assert here.study.id != there.study.id, "both may go on, and share an MLflow"
-    assert (here.budget, here.references, here.confirmations.tuned()) == (12, there.references, {0: TUNED})
+    assert (here.row().trials, here.references, here.confirmations.tuned()) == (12, there.references, {0: TUNED})
     assert here.confirmations.records() == there.confirmations.records()
     assert load_study("study").record().studies[0].cost == 1.25
     assert here.trials()[3].sampler == {"nsga2:generation": 1}

@@ -23,7 +23,7 @@ from tune_vfl.evaluation.portfolios import members
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
-from tune_vfl.service import confirming, notebook
+from tune_vfl.service import notebook, projecting
 from tune_vfl.service.frames import frontier_frame
 from tune_vfl.service.notebook import Study, load_study
 from tune_vfl.spec.cell import References
@@ -143,7 +143,7 @@ def test_an_unknown_constraint_is_answered_with_the_known_ones(study: Study) -> 
 
 def test_confirming_is_the_verb_s(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(confirming, "confirm_named", lambda *a, **k: asked.append((a, k)))
+    monkeypatch.setattr(projecting, "confirm_named", lambda *a, **k: asked.append((a, k)))
     study.confirm(seeds=4)
     assert asked == [(("study",), {"seeds": 4, "adaptive": 0.0, "storage": study.storage})]
 

@@ -48,7 +48,8 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
         return Decision(**about, verdict="nothing_measured", why="no trial has come to a result", changes=owed)
     keeping = describer.bounds.keeping(campaign.constraints)
     about["qualifying"] = int(keeping.sum())
-    trusted = _trusted(joint, checks)
+    failing = doubted(checks)
+    trusted = np.asarray([p.study not in failing for p in joint.points], dtype=bool)
     if not trusted.any():
         return Decision(**about, **_not_trusted(campaign, describer, checks))
     sound = trusted & ~np.asarray([p.undecided for p in joint.points])
@@ -81,11 +82,6 @@ def _unmeasured(describer: Describer, among: Bools) -> Iterator[str]:
             f"{count(len(ranked), 'setting')} would do by the search's numbers, such as {point.defense} "
             f"({point.name}), and were not measured on fresh seeds, on which such numbers shrink."
         )
-
-
-def _trusted(joint: Joint, checks: dict[str, tuple[Check, ...]]) -> Bools:
-    failing = doubted(checks)
-    return np.asarray([p.study not in failing for p in joint.points], dtype=bool)
 
 
 def _chosen(campaign: CampaignRecord, describer: Describer, among: Bools) -> int | None:

@@ -65,9 +65,14 @@ def count(how_many: int, one: str, many: str | None = None) -> str:
     return f"{how_many} {one if how_many == 1 else many or one + 's'}"
 
 
-def listed(items: Sequence[str]) -> str:
+def listed(items: Sequence[str], word: str = "and") -> str:
     """Return ``a, b and c``."""
-    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+    return f" {word} ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def sentence(text: str) -> str:
+    """Return ``It is so.`` of ``it is so``."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def short(value: float, digits: int = 3) -> str:

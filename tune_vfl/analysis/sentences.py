@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tune_vfl.analysis.decision import Choice, Decision, Far
-from tune_vfl.analysis.formatting import count, metric, number, setting, short, short_span
+from tune_vfl.analysis.formatting import listed, metric, number, sentence, setting, short, short_span
 
 _FIFTHS = ("hardly any", "about a fifth", "about two fifths", "about three fifths", "about four fifths", "nearly all")
 
@@ -34,27 +34,15 @@ def sentences(decision: Decision) -> list[str]:
         found += [f"It is not recommended, as {lacks}, and no constraint bounds it below 1. {limit}", *_rungs(decision)]
         found += [f"The compromise is {decision.why}.", *_told(decision, decision.compromise)]
     elif decision.verdict == "none_qualifies":
-        found += [_sentence(decision.why), *_nearest(decision)]
+        found += [sentence(decision.why), *_nearest(decision)]
     elif decision.verdict == "not_trusted":
-        found += [_sentence(check.says) for check in decision.failing]
+        found += [sentence(check.says) for check in decision.failing]
     return found
 
 
 def called(chosen: Choice) -> str:
     """Return a setting's name and parameters: ``marvell budget=2.1``."""
     return f"{chosen.defense} {setting(chosen.params)}" if chosen.params else chosen.defense
-
-
-def reliability(decision: Decision) -> str:
-    """Return a sentence on the numbers' reliability."""
-    failing = decision.failing
-    if failing:
-        fail = "fails" if len(failing) == 1 else "fail"
-        says = "; ".join(check.says for check in failing)
-        return f"{len(failing)} of {count(len(decision.checks), 'check')} {fail}: {says}."
-    if not decision.checks:
-        return "Nothing was checked."
-    return f"All {len(decision.checks)} checks hold." if len(decision.checks) > 1 else "The one check holds."
 
 
 def _given_away(compromise: Choice) -> str:
@@ -118,7 +106,7 @@ def _beside(decision: Decision, chosen: Choice) -> Iterator[str]:
         if chosen.kept is not None:
             yield f"It keeps {chosen.kept:.0%} of what the federation brings; {who} {reaches}."
         else:
-            yield f"{who[:1].upper()}{who[1:]} {reaches}: the federation adds nothing that is sure."
+            yield sentence(f"{who} {reaches}: the federation adds nothing that is sure")
     if decision.undefended is not None:
         utility = short_span(decision.undefended.utility, decision.undefended.utility_interval)
         yield f"Without a defense it is {utility}."
@@ -149,12 +137,10 @@ def _others(decision: Decision) -> Iterator[str]:
 
 def _far(far: Far, name: str) -> str:
     if far.within is None:
-        return f"No setting of {_or(far.defenses)} leaks so little."
-    return f"No setting of {_or(far.defenses)} comes within {short(far.within)} {name} of it at no more leakage."
-
-
-def _or(names: Sequence[str]) -> str:
-    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        return f"No setting of {listed(far.defenses, 'or')} leaks so little."
+    return (
+        f"No setting of {listed(far.defenses, 'or')} comes within {short(far.within)} {name} of it at no more leakage."
+    )
 
 
 def _nearest(decision: Decision) -> Iterator[str]:
@@ -163,7 +149,3 @@ def _nearest(decision: Decision) -> Iterator[str]:
         return
     lacks = f": {'; '.join(near.lacks)}" if near.lacks else ""
     yield f"Nearest is {called(near)} ({near.name}), {metric(decision.metric)} {_measured(near)}{lacks}."
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

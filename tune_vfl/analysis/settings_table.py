@@ -14,7 +14,7 @@ from tune_vfl.analysis.setting import MeasuredModel, Setting
 from tune_vfl.evaluation.certainty import Certainty, Interval, certainties
 from tune_vfl.metrics import pareto
 from tune_vfl.outcome import Outcome
-from tune_vfl.records.campaigns import CampaignRecord, Skipped
+from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import ConfirmedPoint
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import (
@@ -198,11 +198,8 @@ class SettingsTable:
 
     def not_fitting(self, study: str, attack: str) -> str | None:
         """Return why an attack cannot be carried out on a study; None where nothing is said of that."""
-        return _why(self.campaign.skipped, study, attack)
-
-
-def _why(skipped: Sequence[Skipped], study: str, attack: str) -> str | None:
-    return next(("; ".join(left.problems) for left in skipped if (left.study, left.attack) == (study, attack)), None)
+        left_out = (left for left in self.campaign.skipped if (left.study, left.attack) == (study, attack))
+        return next(("; ".join(left.problems) for left in left_out), None)
 
 
 def _undefended(parts: Sequence[StudyRecord]) -> Outcome | None:

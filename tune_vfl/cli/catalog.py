@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,58 +51,24 @@ def _fields(model: type[BaseModel]) -> Entry:
     }
 
 
-def _plain(capabilities: Any) -> Entry:
-    values = {f.name: getattr(capabilities, f.name) for f in dataclasses.fields(capabilities)}
-    return {
-        k: sorted(v) if isinstance(v, frozenset) else list(v) if isinstance(v, tuple) else v for k, v in values.items()
-    }
-
-
-def _defenses() -> list[Entry]:
-    from tune_vfl.defenses.base import DEFENSES
-
-    return [_method(DEFENSES[name], name) for name in DEFENSES]
-
-
-def _attacks() -> list[Entry]:
-    from tune_vfl.attacks.base import ATTACKS
-
-    return [_method(ATTACKS[name], name) for name in ATTACKS]
-
-
-def _method(cls: Any, name: str) -> Entry:
-    params = _fields(cls.Params)
-    described = {"params": list(params), "summary": cls.summary, "reference": cls.reference}
-    return {"name": name, **_plain(cls.capabilities), **described, "parameters": params}
-
-
-def _datasets() -> list[Entry]:
-    from tune_vfl.data.base import DATASETS
-
-    def one(name: str) -> Entry:
-        cls = DATASETS[name]
-        options = _fields(cls.Options)
-        return {
-            "name": name,
-            "summary": cls.summary,
-            "reference": cls.reference,
-            "options": list(options),
-            "fields": options,
+def _registered(module: str, registry: str) -> list[Entry]:
+    """Return what a registry has: names, abilities, and what can be set."""
+    known, entries = getattr(import_module(module), registry), []
+    for name in known:
+        cls = known[name]
+        can = getattr(cls, "capabilities", None)
+        able = {f.name: getattr(can, f.name) for f in dataclasses.fields(can)} if can else {}
+        able |= {key: getattr(cls, key) for key in ("modalities", "stackable") if hasattr(cls, key)}
+        plain = {
+            k: sorted(v) if isinstance(v, frozenset) else [*v] if isinstance(v, tuple) else v for k, v in able.items()
         }
-
-    return [one(name) for name in DATASETS]
-
-
-def _models() -> list[Entry]:
-    from tune_vfl.models.base import MODELS
-
-    def one(name: str) -> Entry:
-        cls = MODELS[name]
-        options = _fields(cls.Options)
-        described = {"modalities": sorted(cls.modalities), "stackable": cls.stackable, "summary": cls.summary}
-        return {"name": name, **described, "reference": cls.reference, "options": list(options), "fields": options}
-
-    return [one(name) for name in MODELS]
+        entry = {"name": name, **plain, "summary": cls.summary, "reference": cls.reference}
+        for options, short, full in (("Params", "params", "parameters"), ("Options", "options", "fields")):
+            if hasattr(cls, options):
+                entry[full] = _fields(getattr(cls, options))
+                entry[short] = list(entry[full])
+        entries.append(entry)
+    return entries
 
 
 def _spaces() -> list[Entry]:
@@ -133,19 +100,13 @@ def _range(dimension: Entry) -> str:
     return "{" + ", ".join(str(v) for v in dimension["choice"]) + "}"
 
 
-def _samplers() -> list[Entry]:
-    from tune_vfl.samplers.base import SAMPLERS
-
-    return [{"name": n, "summary": SAMPLERS[n].summary, "reference": SAMPLERS[n].reference} for n in SAMPLERS]
-
-
 _KINDS: dict[str, Callable[[], list[Entry]]] = {
-    "datasets": _datasets,
-    "models": _models,
-    "defenses": _defenses,
-    "attacks": _attacks,
+    "datasets": lambda: _registered("tune_vfl.data.base", "DATASETS"),
+    "models": lambda: _registered("tune_vfl.models.base", "MODELS"),
+    "defenses": lambda: _registered("tune_vfl.defenses.base", "DEFENSES"),
+    "attacks": lambda: _registered("tune_vfl.attacks.base", "ATTACKS"),
     "spaces": _spaces,
-    "samplers": _samplers,
+    "samplers": lambda: _registered("tune_vfl.samplers.base", "SAMPLERS"),
 }
 _COLUMNS = {
     "datasets": ("name", "summary", "options", "reference"),

@@ -47,7 +47,7 @@ def confirm(
 
     Example: `tune-vfl confirm kdk-bank --seeds 10`
     """
-    from tune_vfl.service.confirming import confirm_named
+    from tune_vfl.service.projecting import confirm_named
 
     ended = confirm_named(name, seeds=seeds, adaptive=adaptive, storage=storage)
     if ended.answer is None:

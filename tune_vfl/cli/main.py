@@ -32,12 +32,12 @@ from tune_vfl.cli import (
     ui,
     validate,
 )
-from tune_vfl.cli.output import complain, emit
+from tune_vfl.cli.output import emit
 from tune_vfl.errors import SpecError, TuneVflError, UsageError
 from tune_vfl.machine.installs import naming_the_install
 from tune_vfl.machine.places import working_folder_is_gone
 from tune_vfl.machine.signals import Interrupted, answered
-from tune_vfl.machine.streams import accept_all_text
+from tune_vfl.machine.streams import accept_all_text, complain
 
 EPILOG = (
     "Exit codes: 0 fine, 1 failed, 2 usage or invalid spec, 3 a search finished with failed trials, "

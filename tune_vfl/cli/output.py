@@ -97,14 +97,3 @@ def say(message: str) -> None:
 def note(message: str) -> None:
     """Print a note on stderr: nothing is wrong, but a reader should know."""
     say(f"note: {message}")
-
-
-def complain(problems: Sequence[str], anchor: str) -> None:
-    """Print problems on stderr, one sentence or a list, and the heading of docs/errors.md that says what to do."""
-    if len(problems) == 1:
-        say(f"tune-vfl: {problems[0]}")
-    else:
-        say(f"tune-vfl: {len(problems)} problems:")
-        for problem in problems:
-            say(f"  - {problem}")
-    say(f"  see docs/errors.md#{anchor}")

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_vfl.cli.options import Json, Name, Storage
-from tune_vfl.cli.output import cell, complain, emit, emit_json, emit_table, plus_minus, say
+from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
 from tune_vfl.errors import UsageError
 from tune_vfl.machine.csv_text import to_csv
+from tune_vfl.machine.streams import complain
 
 SCHEMA = "tune-vfl/studies/1"
 FOLLOW_SECONDS = 5.0

@@ -52,11 +52,11 @@ def pack(
 
     Example: `tune-vfl study pack kdk-bank -o kdk-bank.study`
     """
+    from tune_vfl.ledger import packing
     from tune_vfl.machine.files import is_stdout, written_out
     from tune_vfl.records.packed_file import to_bytes, to_text
-    from tune_vfl.service import parcels
 
-    packed = parcels.pack(name, storage)
+    packed = packing.pack(name, storage)
     content = to_bytes(packed)
     if out == STDOUT:
         emit(to_text(content).rstrip("\n"))
@@ -125,11 +125,11 @@ def put_here(packed: Packed, name: str | None, storage: str | None, *, json: boo
         storage: the ledger.
         json: print it as JSON.
     """
-    from tune_vfl.service import parcels
+    from tune_vfl.service.projecting import unpack_here
 
     if name is not None:
         packed = packed.named(name)
-    did, records = parcels.unpack_here(packed, storage)
+    did, records = unpack_here(packed, storage)
     trials = Counter[str]()
     for record in records:
         trials.update(record.by_outcome())

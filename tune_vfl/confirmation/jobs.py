@@ -92,8 +92,10 @@ def cut(
 
 
 def _jobs(job: Job, asked: Sequence[int], most: int) -> Iterator[Job]:
-    """Yield jobs of at most ``most`` networks for the settings of a job, with these seeds."""
-    for seeds in _parts(asked, most):
+    """Yield jobs of at most ``most`` networks for the settings of a job, with these seeds in the fewest equal parts."""
+    size = -(-len(asked) // -(-len(asked) // most))
+    for k in range(0, len(asked), size):
+        seeds = tuple(asked[k : k + size])
         of_seeds = replace(job, cell=job.cell.model_copy(update={"seeds": seeds}))
         yield from of_seeds.parts(list(job.settings), max(1, most // len(seeds)))
 
@@ -102,13 +104,6 @@ def _lanes(record: StudyRecord) -> int:
     """Return the number of networks in a job: at most one pass, and at most ten minutes of training."""
     seconds = [sum(t.outcome.seconds.values()) for t in record.ok]
     return shortened(LANES, sum(seconds) / max(1, len(seconds)) / len(record.cell.seeds))
-
-
-def _parts(seeds: Sequence[int], most: int) -> list[tuple[int, ...]]:
-    """Split seeds into the fewest equal parts of at most ``most`` each."""
-    count = -(-len(seeds) // most)
-    size = -(-len(seeds) // count)
-    return [tuple(seeds[k : k + size]) for k in range(0, len(seeds), size)]
 
 
 class Floors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tune_vfl.confirmation.jobs import Place, undefended_of
 from tune_vfl.ledger.ledger import Ledger
@@ -37,7 +37,8 @@ class Kept:
             held = ledgers[study.name].confirmations
             for (number, seed), record in held.records().items():
                 if number in there:
-                    self.records.setdefault((self._name(study.name, number), number, seed), record)
+                    name = self._shared[study.name] if number == UNDEFENDED else study.name
+                    self.records.setdefault((name, number, seed), record)
             self.tuned |= {(study.name, number): found for number, found in held.tuned().items()}
         self._share()
 
@@ -45,7 +46,8 @@ class Kept:
         """Store the result of one setting with one seed."""
         study, number, seed = place
         self.records[place] = record
-        for name in self._sharing(study, number):
+        shared = [name for name, first in self._shared.items() if first == study]
+        for name in shared if number == UNDEFENDED else [study]:
             self._ledgers[name].confirmations.keep((number, seed), record)
 
     def keep_tuned(self, setting: SettingKey, found: TunedAttack) -> None:
@@ -53,13 +55,6 @@ class Kept:
         study, number = setting
         self.tuned[setting] = found
         self._ledgers[study].confirmations.keep_tuned(number, found)
-
-    def _name(self, study: str, number: int) -> str:
-        return self._shared[study] if number == UNDEFENDED else study
-
-    def _sharing(self, study: str, number: int) -> Iterator[str]:
-        """Yield the studies that store this study's record."""
-        yield from (s for s, first in self._shared.items() if first == study) if number == UNDEFENDED else (study,)
 
     def _share(self) -> None:
         """Copy missing records between studies that share a model, such as after a killed run."""

@@ -92,7 +92,8 @@ class ConfirmationJobs(Queue):
         """Queue what follows after all earlier jobs; return whether there is anything."""
         if self._trainings:
             trainings, self._trainings = self._trainings, []
-            self.waiting.extend(self._with_floors(job) for job in trainings)
+            for job in trainings:
+                self.waiting.append(replace(job, more={"references": self._floors.of(job).model_dump_json()}))
         elif places := self.missing():
             self._say(f"phase {self._phase}: {len(places)} trainings")
             workers = min(most, len(places))
@@ -107,9 +108,6 @@ class ConfirmationJobs(Queue):
         else:
             return False
         return True
-
-    def _with_floors(self, job: Job) -> Job:
-        return replace(job, more={"references": self._floors.of(job).model_dump_json()})
 
     def keep(self, job: Job, key: Any, answer: Any, /) -> None:
         """Store a setting's records, a model's floors, or the attacker that was tuned against a setting."""

@@ -125,7 +125,8 @@ class ContestTable:
         return (ended.outcome, ended.reason) if ended else ("error", self._failed.get(setting, "it was not measured"))
 
     def _numbers(self, i: int, outcome: Outcome) -> dict[str, Any]:
-        measured = self._on(self._seeds_shown(i))
+        # By the common seeds alone, so that points are comparable.
+        measured = self._on(min(self.contest.common, len(self._records[i])))
         row = measured.rows.index(i)
         gains, bounds = measured.block.advantages[:, row], measured.bounds[row]
         # The search's seeds choose too, unless they lack an attack: it must not lose to its substitute values.
@@ -224,10 +225,6 @@ class ContestTable:
     @cached_property
     def _on_front(self) -> Floats:
         return membership(dominance(*self._apart))
-
-    def _seeds_shown(self, i: int) -> int:
-        """Return the number of seeds behind a point's numbers: the common ones, so that points are comparable."""
-        return min(self.contest.common, len(self._records[i]))
 
     def _on(self, seeds: int) -> _Measurements:
         if seeds not in self._known:

@@ -71,8 +71,9 @@ class LivePage:
     def _write(self) -> None:
         from reports.page import report_files
 
-        begun = self._now()
-        self._keep(report_files(self._campaign(), refreshing=True), "goes")
+        begun, study = self._now(), self._studies.get(self._name)
+        now = self._look() if study is None else CampaignRecord.of(study.with_trials(self._new[study.name]))
+        self._keep(report_files(now, refreshing=True), "goes")
         self._took = self._now() - begun
         self._next = self._now() + max(EVERY_SECONDS, _SHARE * self._took)
 
@@ -82,11 +83,6 @@ class LivePage:
         new = sum(len(self._new[study.name]) for study in known)
         left = sum(study.running + study.waiting for study in known) - new
         return bool(known) and left * (self._now() - self._begun) <= _SOON * self._took * new
-
-    def _campaign(self) -> CampaignRecord:
-        """Return the current record of the study or campaign."""
-        study = self._studies.get(self._name)
-        return self._look() if study is None else CampaignRecord.of(study.with_trials(self._new[study.name]))
 
     def _keep(self, files: Mapping[str, bytes], goes: str) -> None:
         from reports.own_folder import keep_report

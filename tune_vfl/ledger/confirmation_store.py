@@ -49,12 +49,6 @@ class Confirmations:
         there = trials.c.study == self._study, trials.c.number == number
         self._do(update(trials).where(*there).values(tuned=found.model_dump(mode="json")))
 
-    @property
-    def answer(self) -> Confirmation | None:
-        """The answer of the last finished confirmation; None without one."""
-        ((answer,),) = self._ask(select(studies.c.confirmation).where(studies.c.name == self._study))
-        return None if answer is None else Confirmation.model_validate(answer)
-
     def set_answer(self, answer: Confirmation) -> None:
         """Store the answer of a finished confirmation."""
         self._do(update(studies).where(studies.c.name == self._study).values(confirmation=answer.plain()))

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Table, insert, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
+from tune_vfl.ledger.reading import refuse_no_ledger
 from tune_vfl.ledger.schema import campaigns, confirmations, new_study_id, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import ending_of
@@ -37,6 +38,7 @@ def pack(name: str, storage: str | None = None) -> Packed:
         ParcelError: when it holds what tune-vfl has not written.
         UnreachableError: when the ledger does not answer.
     """
+    refuse_no_ledger(name, storage)
     place = storage_at(storage)
 
     def ask(connection: Connection) -> Packed:

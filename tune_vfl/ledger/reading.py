@@ -48,11 +48,6 @@ class StudyReader:
         return self.study.space
 
     @property
-    def budget(self) -> int:
-        """The number of finished trials at which the study ends."""
-        return self.row().trials
-
-    @property
     def references(self) -> References | None:
         """The attacks' reference scores; None before they were measured."""
         return self.row().reference_scores
@@ -83,7 +78,8 @@ class StudyReader:
 
     def record(self) -> StudyRecord:
         """Return the current record of the study."""
-        self._settle()
+        while self._settled in self._records:
+            self._settled += 1
 
         def ask(connection: Connection) -> tuple[StudyRow, list[TrialRow]]:
             new = trials_of(self.study.name, connection, trials.c.number >= self._settled)
@@ -103,10 +99,6 @@ class StudyReader:
         """Return the number of different points of the space; infinite with a float range."""
         listed = listed_points(self.spec.sampler.name, self.space, self.spec.budget.trials, self.study.first)
         return self.space.size if listed is None else len(listed)
-
-    def _settle(self) -> None:
-        while self._settled in self._records:
-            self._settled += 1
 
     def row(self) -> StudyRow:
         """Query the study's row."""

@@ -112,6 +112,7 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
     # As texts: what is damaged can be removed.
     cells = connection.execute(select(type_coerce(studies.c.cell, Text)).where(studies.c.name.in_(going))).scalars()
     specs = connection.execute(select(type_coerce(studies.c.spec, Text)).where(studies.c.name.in_(going))).scalars()
+    tracking = next((spec.get("tracking") for spec in _undamaged(specs)), None)
     return Removal(
         name=name,
         studies=going,
@@ -119,7 +120,7 @@ def _removal(name: str, connection: Connection, shown: str, storage: str | None)
         campaign=campaign,
         staying=staying,
         confirmed=connection.execute(answer).scalar_one_or_none() is not None,
-        tracking=_tracking(specs),
+        tracking=None if tracking is None else StudyUrl(tracking),
         files=tuple(dict.fromkeys(path for cell in _undamaged(cells) for path in _files(cell))),
         storage=storage,
         id=next(iter(connection.execute(select(studies.c.id).where(studies.c.name.in_(going))).scalars()), ""),
@@ -130,11 +131,6 @@ def _undamaged(texts: Iterable[str]) -> Iterator[Any]:
     for text in texts:
         with suppress(DamagedValueError):
             yield load(text)
-
-
-def _tracking(specs: Iterable[str]) -> str | None:
-    tracking = next((spec.get("tracking") for spec in _undamaged(specs)), None)
-    return None if tracking is None else StudyUrl(tracking)
 
 
 def data_files(connection: Connection, of: str | None = None) -> list[Path]:

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import unicodedata
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +37,17 @@ def tell(line: str) -> None:
     with suppress(OSError, ValueError):  # a full disk, a reader that has gone, a closed stream
         sys.stderr.write(f"{visible(line)}\n")
         sys.stderr.flush()
+
+
+def complain(problems: Sequence[str], anchor: str) -> None:
+    """Print problems on stderr, one sentence or a list, and the heading of docs/errors.md that says what to do."""
+    if len(problems) == 1:
+        tell(f"tune-vfl: {problems[0]}")
+    else:
+        tell(f"tune-vfl: {len(problems)} problems:")
+        for problem in problems:
+            tell(f"  - {problem}")
+    tell(f"  see docs/errors.md#{anchor}")
 
 
 def accept_all_text() -> None:

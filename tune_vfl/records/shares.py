@@ -36,7 +36,7 @@ def even_shares(demands: Sequence[Demand], trials: int) -> list[int]:
     Raises:
         SpecError: when there are fewer trials than own and published settings, or than studies.
     """
-    shares = [min(max(1, d.first), _whole(d.most, trials)) for d in demands]
+    shares = [min(max(1, d.first), trials if math.isinf(d.most) else int(d.most)) for d in demands]
     if sum(shares) > trials:
         raise SpecError(
             f"budget.trials: {trials} are fewer than the {sum(shares)} that {len(demands)} defenses need for their "
@@ -63,7 +63,3 @@ def filled(had: Sequence[int], most: Sequence[float], total: int) -> list[int]:
             break
         given[min(hungry, key=given.__getitem__)] += 1
     return given
-
-
-def _whole(most: float, limit: int) -> int:
-    return limit if math.isinf(most) else int(most)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.driver.planning import plan_study, read_study
 from tune_vfl.errors import SpecError, StudyError, UsageError, shortened
+from tune_vfl.ledger.packing import pack
 from tune_vfl.machine.files import written_out, written_whole
 from tune_vfl.records.board import SUFFIX, Entry, settings_of
-from tune_vfl.service.parcels import pack
 from tune_vfl.service.studies import campaign_record
 from tune_vfl.spec.raw import apply_settings, read_yaml
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.pace import seconds_per_epoch
 from tune_vfl.execution.pack_sizes import LANES
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.runtime import peak_memory, prepare_process, usable_cpus
-from tune_vfl.service.studies import campaign_record, ledger_exists
+from tune_vfl.service.studies import campaign_record
 from tune_vfl.spec import Cell
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Progress:
 def progress_of(plan: PlannedCampaign) -> dict[str, Progress]:
     """Return the progress of each study of a plan, by name."""
     storage = plan.studies[0].spec.storage
-    known = ledger_exists(storage)
+    known = storage_at(storage).exists()
     return {study.name: _progress(study, storage if known else None, known=known) for study in plan.studies}
 
 

@@ -151,7 +151,7 @@ class Study(StoredStudy):
         Raises:
             StudyError: without a trial to confirm, or while another process holds the lease.
         """
-        from tune_vfl.service.confirming import confirm_named
+        from tune_vfl.service.projecting import confirm_named
 
         return confirm_named(self.name, seeds=seeds, adaptive=adaptive, storage=self.storage)
 

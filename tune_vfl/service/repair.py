@@ -11,7 +11,7 @@ from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.names import parts_of
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.checks import Health
-from tune_vfl.service.studies import campaign_record, everything, ledger_exists
+from tune_vfl.service.studies import campaign_record, everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def repair(say: Callable[[str], None], storage: str | None = None) -> list[Healt
         One check per study; a study with a live lease holder is skipped.
     """
     try:
-        if not ledger_exists(storage):
+        if not storage_at(storage).exists():
             return [Health("repair", "ok", "there is no ledger yet: nothing to repair")]
         names = everything(storage)
     except UnreachableError as error:

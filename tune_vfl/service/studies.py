@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from tune_vfl.spec import StudySpec
 
 
-def ledger_exists(storage: str | None = None) -> bool:
-    """Return whether there is a ledger to read.
-
-    Raises:
-        UnreachableError: when its database does not answer.
-    """
-    return storage_at(storage).exists()
-
-
 def campaign_record(name: str, storage: str | None = None) -> CampaignRecord:
     """Return the record of a study or a campaign; errors are those of :func:`tune_vfl.ledger.reading.open_study`."""
     return open_study(name, storage).record()
@@ -103,7 +94,7 @@ def status_of(stored: StoredStudy) -> dict[str, Any]:
 
 def finished(plan: PlannedCampaign, storage: str | None = None) -> bool:
     """Return whether all studies of a plan exist and are complete, by the plan's number of trials."""
-    if not ledger_exists(storage) or not {s.name for s in plan.studies} <= set(study_names(storage)):
+    if not storage_at(storage).exists() or not {s.name for s in plan.studies} <= set(study_names(storage)):
         return False
     return all(_owes_nothing(campaign_record(s.name, storage).studies[0], s.spec) for s in plan.studies)
 

@@ -146,7 +146,7 @@ class Runs:
         )
 
     def _update_one(self, item: tuple[Key, Change]) -> None:
-        (key, (tags, metrics)), now = item, _now()
+        (key, (tags, metrics)), now = item, time.time_ns() // 1_000_000
         run = self.written[key]
         if metrics or len(tags) > 1:
             self._log(run.run_id, metrics=[(*one, now, 0) for one in metrics.items()], tags=tags)
@@ -253,10 +253,6 @@ def in_parallel(work: Callable[[T], None], items: Iterable[T], at_once: int = _A
         thread.join()
     if errors:
         raise errors[0]
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _key(tags: Mapping[str, str], experiment: str) -> Key | None:
