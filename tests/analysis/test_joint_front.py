@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tests.helpers.studies import made_up_study
-from tune_vfl.analysis.hypervolume_history import HypervolumeHistory
 from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.metrics import pareto
@@ -69,8 +68,10 @@ def test_a_single_study_is_a_campaign_of_one() -> None:
     points = [t.outcome.objectives for t in record.ok]
     assert {p.objectives for p in joint.front} == {p for p, on in zip(points, pareto.front(points), strict=True) if on}
     assert joint.hypervolume == pytest.approx(pareto.hypervolume(points, record.reference_point))
-    history = HypervolumeHistory(record.reference_point).follow(in_order(record.trials))
-    assert [s.hypervolume for s in joint.history] == history
+    ended = [t.outcome.objectives for t in in_order(record.trials) if t.outcome.outcome == "ok"]
+    history = pareto.hypervolume_history(ended, record.reference_point)
+    steps = [s.hypervolume for s, t in zip(joint.history, in_order(record.trials), strict=True) if t in record.ok]
+    assert steps == pytest.approx(history)
     found = certainties([t.outcome for t in record.ok], record.baseline)
     assert {p.number: p.sure for p in joint.points} == {t.number: c for t, c in zip(record.ok, found, strict=True)}
 

@@ -13,7 +13,6 @@ from tests.helpers.campaigns import UNDEFENDED, campaign_of, chosen, confirmed, 
 from tests.helpers.fronts import front_of, knee_of, ranks_of
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.compromise import compromise_of
-from tune_vfl.analysis.hypervolume_history import HypervolumeHistory
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of, scale_of
 from tune_vfl.analysis.selection import Condition, parse
@@ -29,7 +28,8 @@ POINTS = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25), (0.85, 0.5))
 
 
 def hypervolume_history(trials: Iterable[TrialRecord], reference: tuple[float, float]) -> list[float]:
-    return HypervolumeHistory(reference).follow(in_order(trials))
+    record = replace(study(), trials=tuple(trials), reference_point=reference)
+    return [step.hypervolume for step in Joint(record).history]
 
 
 def study(**fields: Any) -> StudyRecord:
@@ -136,21 +136,6 @@ def test_the_hypervolume_grows_in_the_order_in_which_trials_finished() -> None:
     assert [t.number for t in in_order([late, *rest])] == [1, 3, 0], "a preempted one does not count"
     assert hypervolume_history(record.trials, (0.5, 1.0)) == pytest.approx([0.28, 0.28, 0.28 + 0.3 * 0.2])
     assert hypervolume_history([late, *rest], (0.5, 1.0)) == pytest.approx([0.0, 0.27, 0.27 + 0.1 * 0.7])
-
-
-def test_a_hypervolume_that_is_kept_up_is_the_one_that_is_computed_anew() -> None:
-    failed, lost = Outcome.failed("oom", "full"), Outcome.failed("preempted", "x")
-    trials = part_of("laplace", [(0.8, 0.5), failed, (0.9, 0.3), lost, (0.95, 0.6), (0.7, 0.1)]).trials
-    reference, kept = (0.5, 1.0), HypervolumeHistory((0.5, 1.0))
-    for told in (2, 2, 5, 6):
-        assert kept.follow(in_order(trials[:told])) == pytest.approx(hypervolume_history(trials[:told], reference))
-    last = replace(trials[2], finished=trials[-1].finished + timedelta(hours=1))  # a clock was set
-    moved = [*trials[:2], last, *trials[3:]]
-    assert kept.follow(in_order(moved)) == pytest.approx(hypervolume_history(moved, reference))
-    assert hypervolume_history(moved, reference) != pytest.approx(hypervolume_history(trials, reference))
-    again = kept.follow(in_order(moved))
-    again.append(0.0)
-    assert len(kept.follow(in_order(moved))) == 5, "what it answers is the caller's own"
 
 
 def test_a_compromise_is_weighed_between_the_party_alone_and_the_undefended_model() -> None:

@@ -153,9 +153,9 @@ def test_lost_trials_and_undefended_models_are_told_at_once_and_once(clock: Cloc
     one, other = begun(), part_of("laplace", [], dataset="wine")
     shown, stream = report(one, other)
     shown.on_tell(one.name, trial(7, LOST))
-    for studies in ([one.name], [one.name], [other.name]):
+    for studies in ([one], [one], [other]):
         shown.on_baseline(studies, steady(0.95, 0.9))
-    shown.on_baseline([other.name], Outcome.failed("oom", "full"))
+    shown.on_baseline([other], Outcome.failed("oom", "full"))
     assert stream.getvalue().splitlines()[1:] == [
         "camp: trial 7 of camp-breast_cancer-laplace was lost (gone); it is asked again",
         "camp: without defense (breast_cancer): utility 0.9500, leakage 0.9000",
@@ -164,7 +164,7 @@ def test_lost_trials_and_undefended_models_are_told_at_once_and_once(clock: Cloc
     ]
     lone, said = report(name=one.name)
     lone.on_tell(one.name, trial(7, LOST))
-    lone.on_baseline([one.name], steady(0.95, 0.9))
+    lone.on_baseline([one], steady(0.95, 0.9))
     assert said.getvalue().splitlines()[1:] == [
         f"{one.name}: trial 7 was lost (gone); it is asked again",
         f"{one.name}: without defense: utility 0.9500, leakage 0.9000",

@@ -43,9 +43,9 @@ def test_trials_that_pile_up_are_told_together_and_in_order():
     with Dispatcher([slow]) as dispatcher:
         dispatcher.on_study(RECORD)
         for trial in RECORD.trials[:5]:
-            dispatcher.on_trial("study", trial)
+            dispatcher.on_tell("study", trial)
         dispatcher.on_study(RECORD)
-        dispatcher.on_trial("study", RECORD.trials[5])
+        dispatcher.on_tell("study", RECORD.trials[5])
         slow.may_begin.set()
     assert slow.told[0] == "study"
     assert slow.told.pop() == "end"
@@ -59,7 +59,7 @@ def test_trials_of_several_studies_are_told_study_by_study_each_in_its_order():
     slow = Slow()
     with Dispatcher([slow]) as dispatcher:
         for number, trial in enumerate(RECORD.trials):
-            dispatcher.on_trial(("one", "other")[number % 2], trial)
+            dispatcher.on_tell(("one", "other")[number % 2], trial)
         slow.may_begin.set()
     assert slow.told.pop() == "end"
     numbers = {"one": [], "other": []}

@@ -13,7 +13,7 @@ from tests.helpers.studies import made_up_study
 from tune_vfl.driver import api, campaign_run
 from tune_vfl.driver.costs import Cost
 from tune_vfl.driver.live_page import LivePage
-from tune_vfl.driver.sinks import SinkObserver
+from tune_vfl.driver.sinks import Dispatcher
 from tune_vfl.driver.study_run import StudyRun
 from tune_vfl.execution import ray_session
 from tune_vfl.execution.capacity import packs_that_fit
@@ -83,14 +83,18 @@ def test_a_node_without_processors_has_room_for_nothing() -> None:
 
 def test_what_the_driver_sees_is_passed_on() -> None:
     told: list[tuple[Any, ...]] = []
-    dispatcher = SimpleNamespace(on_trial=lambda *given: told.append(given), on_study=lambda *given: told.append(given))
-    ledger = open_ledger("s")
-    tee = SinkObserver([ledger], dispatcher)  # type: ignore[arg-type]
-    trial = made_up_study(1, failures=()).trials[0]
-    tee.on_ask("s", 3)
-    tee.on_tell("s", trial)
-    tee.on_baseline(["s"], trial.outcome)
-    assert told == [("s", trial), (ledger.record(),)]
+    sink = SimpleNamespace(
+        on_trials=lambda *given: told.append(given),
+        on_study=lambda *given: told.append(given),
+        on_end=lambda: None,
+        left=lambda: "",
+    )
+    record = made_up_study(1, failures=())
+    with Dispatcher([sink]) as dispatcher:
+        dispatcher.on_ask("s", 3)
+        dispatcher.on_tell("s", record.trials[0])
+        dispatcher.on_baseline([record], record.trials[0].outcome)
+    assert told == [("s", record.trials), (record,)]
 
 
 def test_a_study_has_its_part_of_the_workers_by_what_it_owes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from tests.helpers.ledgers import open_ledger
 from tune_vfl.driver.undefended import Undefended, shared, undefended
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import References
 
@@ -24,8 +25,8 @@ class Hears:
     def __init__(self) -> None:
         self.told: list[tuple[Sequence[str], Outcome]] = []
 
-    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
-        self.told.append((studies, outcome))
+    def on_baseline(self, records: Sequence[StudyRecord], outcome: Outcome) -> None:
+        self.told.append(([record.name for record in records], outcome))
 
 
 def two(**fields: Any) -> list[Ledger]:

@@ -11,7 +11,7 @@ from tune_vfl.analysis.alternatives import ended
 from tune_vfl.driver.costs import Cost, owed_costs
 from tune_vfl.driver.progress import ProgressReport
 from tune_vfl.driver.reference_scores import ReferenceScores, alike
-from tune_vfl.driver.sinks import Dispatcher, Sink, SinkObserver
+from tune_vfl.driver.sinks import Dispatcher, Sink
 from tune_vfl.driver.source import SearchJobs
 from tune_vfl.driver.study_run import SearchObserver, StudyRun
 from tune_vfl.driver.undefended import shared
@@ -235,10 +235,7 @@ class _CampaignRun:
 
     def _source(self, dispatcher: Dispatcher, most: int, deadline: float | None) -> SearchJobs:
         """Return the source of jobs, of which at most ``most`` run at once."""
-        observers: tuple[SearchObserver, ...] = (
-            SinkObserver(self._ledgers, dispatcher),
-            *([self._report] if self._report else []),
-        )
+        observers: tuple[SearchObserver, ...] = (dispatcher, *([self._report] if self._report else []))
         for model in self._models:
             model.observers = observers
         references = self._references(dispatcher)

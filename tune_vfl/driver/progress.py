@@ -181,9 +181,9 @@ class ProgressReport:
             self.say(f"trial {record.number}{of} was lost ({record.outcome.reason}); it is asked again")
         self.show()
 
-    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
+    def on_baseline(self, records: Sequence[StudyRecord], outcome: Outcome) -> None:
         """Say what the undefended model does, once where several sets of attacks find the same of it."""
-        of = f" ({self.progress.dataset_of[studies[0]]})" if len(set(self.progress.dataset_of.values())) > 1 else ""
+        of = f" ({records[0].cell.dataset.name})" if len(set(self.progress.dataset_of.values())) > 1 else ""
         if outcome.outcome == "ok":
             utility, leakage = outcome.objectives
             said = f"without defense{of}: utility {utility:.4f}, leakage {leakage:.4f}"

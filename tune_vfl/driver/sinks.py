@@ -17,7 +17,6 @@ from tune_vfl.machine.streams import tell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.studies import StudyRecord, TrialRecord
 
@@ -43,7 +42,9 @@ class Sink(Protocol):
 
 
 class Dispatcher:
-    """The thread that calls sinks. The first error of each sink is printed, and later events still reach it.
+    """The thread that calls sinks, an observer of a search (:class:`tune_vfl.driver.study_run.SearchObserver`).
+
+    The first error of each sink is printed, and later events still reach it.
 
     As a context manager it waits until everything is delivered, except after Ctrl-C.
 
@@ -70,9 +71,17 @@ class Dispatcher:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             self.close()
 
-    def on_trial(self, study: str, record: TrialRecord) -> None:
+    def on_ask(self, study: str, count: int) -> None:
+        """Do nothing: no sink wants to know what was begun."""
+
+    def on_tell(self, study: str, record: TrialRecord) -> None:
         """Pass on a finished trial of a study."""
         self._events.put((study, record))
+
+    def on_baseline(self, records: Sequence[StudyRecord], outcome: Outcome) -> None:
+        """Pass on studies, with their baseline."""
+        for record in records:
+            self.on_study(record)
 
     def on_study(self, record: StudyRecord) -> None:
         """Pass on a study's record."""
@@ -141,30 +150,6 @@ class Dispatcher:
                     what = f"{type(error).__name__}: {error}"
                     _say(f"{type(sink).__name__} failed and the search goes on: {what}")
         self._delivered += 1
-
-
-class SinkObserver:
-    """An observer of a search that passes its events to sinks, see :class:`tune_vfl.driver.study_run.SearchObserver`.
-
-    Args:
-        ledgers: of the studies.
-        dispatcher: the sinks'.
-    """
-
-    def __init__(self, ledgers: Sequence[Ledger], dispatcher: Dispatcher) -> None:
-        self._ledgers, self._dispatcher = {one.study.name: one for one in ledgers}, dispatcher
-
-    def on_ask(self, study: str, count: int) -> None:
-        """Do nothing."""
-
-    def on_tell(self, study: str, record: TrialRecord) -> None:
-        """Pass the trial to the sinks."""
-        self._dispatcher.on_trial(study, record)
-
-    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
-        """Pass the studies to the sinks, with their baseline."""
-        for study in studies:
-            self._dispatcher.on_study(self._ledgers[study].record())
 
 
 def _say(text: str) -> None:

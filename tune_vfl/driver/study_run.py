@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tune_vfl.execution.losses import Cause
     from tune_vfl.ledger.ledger import Ledger
     from tune_vfl.outcome import Outcome
-    from tune_vfl.records.studies import TrialRecord
+    from tune_vfl.records.studies import StudyRecord, TrialRecord
 
 
 class SearchObserver(Protocol):
@@ -29,7 +29,7 @@ class SearchObserver(Protocol):
     def on_tell(self, study: str, record: TrialRecord) -> None:
         """Note that a trial of a study ended."""
 
-    def on_baseline(self, studies: Sequence[str], outcome: Outcome) -> None:
+    def on_baseline(self, records: Sequence[StudyRecord], outcome: Outcome) -> None:
         """Note that the undefended model of these studies was measured."""
 
 

@@ -60,8 +60,9 @@ class Undefended(SideMeasurement):
 
     def _tell(self, outcome: Outcome) -> None:
         self._give(outcome)
+        records = [ledger.record() for ledger in self._ledgers]
         for observer in self.observers:
-            observer.on_baseline([ledger.study.name for ledger in self._ledgers], outcome)
+            observer.on_baseline(records, outcome)
 
     def _give(self, outcome: Outcome) -> None:
         for ledger in self._ledgers:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ray.exceptions import OutOfMemoryError
 
 from tune_vfl.execution.losses import Cause
 from tune_vfl.execution.watchdogs import DriverCallback
 
+if TYPE_CHECKING:
+    from tune_vfl.execution.pack_searcher import PackSearcher
+
 NODE_SECONDS = 30.0
 """How long Ray may take to declare a node dead."""
-
-
-class Packs(Protocol):
-    """The packs of a search, by the ids of Tune's trials."""
-
-    def time_limit(self, trial_id: str, /) -> float | None:
-        """Return the time limit of a running pack in seconds; None without a limit."""
-
-    def fail(self, trial_id: str, cause: Cause, /) -> int:
-        """Store that the worker of a pack failed; return the number of trials in the pack."""
 
 
 def live_nodes() -> frozenset[str]:
@@ -48,7 +41,7 @@ class WorkerFailures(DriverCallback):
 
     def __init__(
         self,
-        searcher: Packs,
+        searcher: PackSearcher,
         say: Callable[[str], None],
         nodes: Callable[[], frozenset[str]] = live_nodes,
         now: Callable[[], float] = time.monotonic,

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tune_vfl.analysis.hypervolume_history import HypervolumeHistory
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.places import resolve_uri
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.studies import StudyRecord, TrialRecord, in_order
+from tune_vfl.records.studies import StudyRecord, TrialRecord
 from tune_vfl.tracking import attached, payload, summary
 from tune_vfl.tracking.payload import RunContent
 from tune_vfl.tracking.refusals import explained
@@ -69,8 +68,7 @@ class Recorder:
         self._unsent: dict[Key, TrialRecord] = {}
         self._unchecked: set[str] = set()  # studies whose runs have not been compared with their trials
         self._runs: Runs | None = None
-        # The hypervolume by trial, computed and recorded, by the name of its metric.
-        self._growth: dict[str, HypervolumeHistory] = {}
+        # The hypervolume by trial, as it is recorded, by the name of its metric.
         self._steps: dict[str, dict[int, float]] = {}
         self._next_update_at = self._retry_at = 0.0
         self._attaching = False
@@ -255,17 +253,15 @@ class Recorder:
 
     def _grow(self, runs: Runs, whole: Whole) -> None:
         for dataset, joint in whole.joints.items():
-            name, reference = summary.series(whole, "hypervolume", dataset), joint.reference
-            if name not in self._growth or self._growth[name].reference != reference:
-                self._growth[name] = HypervolumeHistory(reference)
+            name = summary.series(whole, "hypervolume", dataset)
             if name not in self._steps:
                 self._steps[name] = runs.steps(name)
-            held, counted = self._steps[name], in_order(t for s in joint.parts for t in s.trials)
+            held = self._steps[name]
             # A corrected value gets the present time: of two values of one step MLflow shows the later.
             now = time.time_ns() // 1_000_000
             new = [
-                (step, area, now if step in held else payload.milliseconds(trial.finished))
-                for step, (trial, area) in enumerate(zip(counted, self._growth[name].follow(counted), strict=True), 1)
+                (step, area, now if step in held else payload.milliseconds(ended))
+                for step, (ended, _, _, area) in enumerate(joint.history, 1)
                 if held.get(step) != area
             ]
             runs.log_steps(name, new)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tune_vfl.analysis import formatting
+from tune_vfl.analysis.columns import FRESH, SPANS, values
 from tune_vfl.machine.places import embedded_uri
 from tune_vfl.spec.cell import Cell, qualified
 
@@ -163,19 +164,8 @@ def _confirmed(point: ConfirmedPoint | None) -> tuple[dict[str, str], dict[str, 
     tags = {CONFIRMED: _word(point is not None and point.confirmed)}
     if point is None or point.outcome != "ok":
         return tags, {}
-    low, high = point.utility_interval or (None, None)
-    lower, upper = point.leakage_interval or (None, None)
-    measured_again = {
-        "confirmed.utility": point.utility,
-        "confirmed.utility.low": low,
-        "confirmed.utility.high": high,
-        "confirmed.leakage": point.leakage,
-        "confirmed.leakage.low": lower,
-        "confirmed.leakage.high": upper,
-        "confirmed.stays": point.stays,
-        "confirmed.seeds": float(point.seeds),
-    }
-    return tags, finite(measured_again)
+    measured_again = values(point, (*SPANS, "stays", "seeds"))
+    return tags, finite({FRESH + name.replace("_", "."): value for name, value in measured_again.items()})
 
 
 def front_tags(rank: int | None, *, knee: bool, joint: bool | None) -> dict[str, str]:
