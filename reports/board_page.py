@@ -222,7 +222,7 @@ def _conditions(shelf: Shelf) -> str:
     facts = [
         options(cell.dataset),
         f"model {cell.model.name}, {cell.setting}",
-        formatting.count(cell.training.epochs, "epoch"),
+        formatting.count(cell.training.epochs, cell.federation.pass_name),
         formatting.count(len(cell.seeds), "seed"),
         f"attackers know {cell.threat.labels_per_class or 'some'} labels of a class",
         f"attacks {', '.join(options(attack) for attack in study.spec.attacks)}",

@@ -61,6 +61,8 @@ def test_a_model_of_trees_brings_their_federation_and_the_attacks_on_it() -> Non
         ({"model": {"name": "secureboost", "embedding_dim": 4}}, "embedding_dim: input should be 1, got 4"),
         ({"model": {"name": "secureboost", "depth": 11}}, "depth: input should be less than or equal to 10"),
         ({"defense": "laplace"}, "'laplace' is not for a trees federation; those that are: label_dp, local_trees"),
+        ({"defense": "gafm"}, "'gafm' is not for a trees federation; those that are: label_dp, local_trees"),
+        ({"defense": "cae"}, "'cae' is not for a trees federation; those that are: label_dp, local_trees"),
         ({"attacks": ["pmc"]}, "attack 'pmc' is not for a trees federation"),
         ({"dataset": "digits"}, "model 'secureboost' reads table data, dataset 'digits' holds images"),
     ],

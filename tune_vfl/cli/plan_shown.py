@@ -30,8 +30,9 @@ def show_campaign(
         f"campaign {plan.name}: {count(len(plan.studies), 'study', 'studies')}, {plan.trials} trials, {done} of them "
         f"done; {plan.studies[0].spec.budget.seeds} seeds"
     )
+    one = plan.studies[0].cell.federation.pass_name
     emit(
-        f"trainings alone: about {_minutes(minutes)} on this machine, from an epoch timed here; "
+        f"trainings alone: about {_minutes(minutes)} on this machine, from one {one} timed here; "
         "attacks and floors come on top"
     )
     for dataset in dict.fromkeys(s.cell.dataset.name for s in plan.studies):
@@ -39,7 +40,7 @@ def show_campaign(
         data, cell = studies[first.name]["data"], first.cell
         emit(
             f"{dataset}: {data['rows']} rows, {data['reserve']} set aside for confirm; model {cell.model.name}, "
-            f"{cell.setting}, {cell.training.epochs} epochs; {cell.metric}"
+            f"{cell.setting}, {count(cell.training.epochs, cell.federation.pass_name)}; {cell.metric}"
         )
         for note in data["notes"]:
             emit(f"note: {note}")

@@ -130,14 +130,16 @@ def _show(plan: PlannedCampaign) -> None:
         for sent in study["environment"]:
             refused = "" if sent["own"] else ", which is refused here: TUNE_VFL_HOSTS does not name that host"
             emit(f"# environment: {sent['field']} sends {sent['variable'] or 'no variable'} to {sent['host']}{refused}")
-        emit(f"# cost: {_cost_line(study['cost'])}\n")
+        emit(f"# cost: {_cost_line(study['cost'], planned.cell.federation.pass_name)}\n")
 
 
-def _cost_line(cost: dict[str, Any]) -> str:
+def _cost_line(cost: dict[str, Any], one: str) -> str:
+    """Return the cost in words; ``one`` is what a pass over the rows is called."""
     size = "infinitely many" if cost["space_size"] is None else cost["space_size"]
     searched = ", ".join(cost["space"]) or "nothing"
     baseline = f" with {cell(cost['baseline'])}" if cost["baseline"] else ""
+    passes = f"{cost['trials']} trials x {cell(cost['seeds'])} seeds x {cost['epochs']} {one}s"
     return (
-        f"{cost['trials']} trials x {cell(cost['seeds'])} seeds x {cost['epochs']} epochs, and the baseline{baseline}: "
-        f"{cost['trainings']} trainings, {cost['training_epochs']} epochs in all; searches {searched}, {size} settings"
+        f"{passes}, and the baseline{baseline}: {cost['trainings']} trainings, {cost['training_epochs']} {one}s in "
+        f"all; searches {searched}, {size} settings"
     )

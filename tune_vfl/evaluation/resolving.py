@@ -77,7 +77,9 @@ def open_task(
     dataset = dataset or (named and problems.attempt(lambda: load(named, root)))
     if dataset is None or named is None:
         raise SpecError(problems)
-    architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class))
+    # Of a defense of another federation that is all there is to say: its head would hide it.
+    suits = defense_class is not None and spec.federation.name in defense_class.capabilities.federations
+    architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class if suits else None))
     if architecture is None or defense_class is None:
         raise SpecError(problems)
     model = Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True))

@@ -96,6 +96,11 @@ class Federation(ByName, Strict):
         return self.name == "horizontal"
 
     @property
+    def pass_name(self) -> str:
+        """What a pass over the rows is called: an epoch; of trees, which grow in it, a round."""
+        return "round" if self.name == "trees" else "epoch"
+
+    @property
     def by_itself(self) -> str:
         """The participant that could train without the federation, in words."""
         return "one client" if self.horizontal else "the label party"
