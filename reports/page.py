@@ -74,7 +74,22 @@ def report_files(
         StudyError: without a study, for two of one name, or for studies of different measures.
     """
     campaign, owners = _laid(given)
-    return _files(campaign, owners, pictures or {}, refreshing=refreshing)
+    alone = len(campaign.datasets) == 1
+    command = _exporting(owners)
+    found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
+    page = render(campaign, found, owners, pictures, refreshing=refreshing).encode()
+    if refreshing:
+        return {PLOTLY_FILE: _plotly().encode(), "index.html": page}
+    drawn = {name: content for s in found for d in (s.frontier, s.growth) for name, content in d.files.items()}
+    drawn |= {f"reconstructions-{dataset}.png": image for dataset, image in (pictures or {}).items()}
+    texts = table_files({**dict(frames(found)), **tables(campaign.studies)})
+    specs = {f"{record.name}.yaml": spec_text(record) for record in campaign.studies}
+    return {
+        **{f"figures/{name}": content for name, content in drawn.items()},
+        **{f"tables/{name}": text.encode() for name, text in texts.items()},
+        **{name: text.encode() for name, text in specs.items()},
+        "index.html": page,
+    }
 
 
 def place_report(report: Mapping[str, bytes], out: Path) -> Path:
@@ -124,27 +139,6 @@ def _laid(
             skipped=tuple(left for c in campaigns for left in c.skipped),
         )
     return whole, owners
-
-
-def _files(
-    campaign: CampaignRecord, owners: Mapping[str, str], pictures: Mapping[str, bytes], *, refreshing: bool
-) -> dict[str, bytes]:
-    alone = len(campaign.datasets) == 1
-    command = _exporting(owners)
-    found = [section(data, f"d{k}", command, alone=alone, quick=refreshing) for k, data in enumerate(gather(campaign))]
-    page = render(campaign, found, owners, pictures, refreshing=refreshing).encode()
-    if refreshing:
-        return {PLOTLY_FILE: _plotly().encode(), "index.html": page}
-    drawn = {name: content for s in found for d in (s.frontier, s.growth) for name, content in d.files.items()}
-    drawn |= {f"reconstructions-{dataset}.png": image for dataset, image in pictures.items()}
-    texts = table_files({**dict(frames(found)), **tables(campaign.studies)})
-    specs = {f"{record.name}.yaml": spec_text(record) for record in campaign.studies}
-    return {
-        **{f"figures/{name}": content for name, content in drawn.items()},
-        **{f"tables/{name}": text.encode() for name, text in texts.items()},
-        **{name: text.encode() for name, text in specs.items()},
-        "index.html": page,
-    }
 
 
 def _holds(path: Path, content: bytes) -> bool:

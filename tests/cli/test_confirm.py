@@ -12,9 +12,9 @@ from tests.helpers.contests import SCALES, campaign_of, confirmable, played, sea
 from tests.helpers.contests import answered as answer_to
 from tune_vfl.analysis.decide import decisions
 from tune_vfl.analysis.sentences import sentences
-from tune_vfl.confirmation import Confirmed
 from tune_vfl.confirmation.answer import joint_answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
+from tune_vfl.confirmation.run import Confirmed
 from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.confirmation.tuning import with_tuned
 from tune_vfl.ledger.ledger import Ledger

@@ -290,19 +290,19 @@ def test_a_home_that_is_a_file_is_answered_with_what_to_do(searched, run, tmp_pa
 
 
 def test_doctor_wants_write_ahead_logging(tmp_path, monkeypatch):
-    from tune_vfl.service import health
+    from tune_vfl.service import ledger_health
 
     monkeypatch.setenv("TUNE_VFL_HOME", str(tmp_path))
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
         connection.execute("CREATE TABLE notes (line TEXT)")
     connection.close()
-    found = health.ledger()
+    found = ledger_health.examine_ledger()
     assert found.status == "finding"
     assert "journal mode delete, not wal" in found.detail
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
-    assert health.ledger().status == "ok"
+    assert ledger_health.examine_ledger().status == "ok"
 
 
 def test_doctor_exit_codes():

@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from tune_vfl.cli.main import main
+from tune_vfl.cluster.admission import packs_by_job
 from tune_vfl.cluster.dashboard import ask, dashboard_address, find_token
 from tune_vfl.cluster.jobs import answers_in
-from tune_vfl.cluster.packs import packs_by_job
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError, UsageError
 from tune_vfl.machine.web import WebServer, is_loopback

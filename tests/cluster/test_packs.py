@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.state_api import cluster, listing
-from tune_vfl.cluster.packs import PackCounts, packs_by_job
+from tune_vfl.cluster.admission import PackCounts, packs_by_job
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.web import WebServer

@@ -15,9 +15,9 @@ import pytest
 import ray
 
 from tests.machine.test_web import NOT_OURS, TOKEN, Listening, Stranger, handler, heard, port_of, serving, stranger
+from tune_vfl.cluster.admission import packs_by_job
 from tune_vfl.cluster.dashboard import ask, dashboard_address, find_token
 from tune_vfl.cluster.jobs import Jobs, Where
-from tune_vfl.cluster.packs import packs_by_job
 from tune_vfl.cluster.profiles import find_profile, profiles_file
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError, UsageError

@@ -8,8 +8,7 @@ import torch
 
 from tests.helpers.campaigns import part_of, steady
 from tests.helpers.confirmations import made_up_confirmation
-from tune_vfl import confirmation, data
-from tune_vfl.confirmation import run
+from tune_vfl import data
 from tune_vfl.confirmation.answer import _gap, _line, _range
 from tune_vfl.confirmation.checks import RowFacts, checks_of, nothing_ended_ok, rows_of
 from tune_vfl.confirmation.jobs import _lanes
@@ -152,10 +151,3 @@ def test_who_is_tuned_against_still() -> None:
     held = {("a", 1): attacker(0.1, 0.1, minutes=2.0), ("b", 1): attacker(0.1, 0.1, minutes=1.0)}
     assert owed(settings, held, 2.0) == [("a", 2), ("b", 1)], "nobody, or for less long"
     assert owed(settings, held, 1.0) == [("a", 2)]
-
-
-def test_the_room_opens_what_it_promises_when_it_is_asked() -> None:
-    assert confirmation.__getattr__("confirm") is run.confirm
-    assert confirmation.__getattr__("Confirmed") is run.Confirmed
-    with pytest.raises(AttributeError, match="has no attribute 'confirmed'"):
-        confirmation.__getattr__("confirmed")

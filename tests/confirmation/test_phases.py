@@ -10,8 +10,8 @@ import pytest
 from tests.confirmation.conftest import Here
 from tests.helpers.contests import in_campaign, played, searched
 from tests.helpers.simulated import SimulatedTrainable
-from tune_vfl.confirmation import confirm
 from tune_vfl.confirmation.contest import Contest
+from tune_vfl.confirmation.run import confirm
 from tune_vfl.execution import runner
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger

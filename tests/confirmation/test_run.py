@@ -17,7 +17,7 @@ from tests.helpers.drivers import shared_ray, start_driver
 from tests.helpers.ready import Program
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import load_study
-from tune_vfl.confirmation import Confirmed, confirm
+from tune_vfl.confirmation.run import Confirmed, confirm
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.confirmations import UNDEFENDED
@@ -45,7 +45,7 @@ def kept(name: str = "study") -> dict[Any, Any]:
 DRIVER = """
     import sys
     from tests.helpers.simulated import SimulatedTrainable
-    from tune_vfl.confirmation import confirm
+    from tune_vfl.confirmation.run import confirm
     from tune_vfl.execution.trainable_spec import TrainableSpec
 
     options = {"noise": 0.02, "sleep": 0.3, "journal": sys.argv[1]}

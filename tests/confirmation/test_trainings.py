@@ -9,7 +9,7 @@ import pytest
 from tests.confirmation.conftest import Here
 from tests.helpers.contests import SEVERAL, in_campaign, searched
 from tests.helpers.simulated import SimulatedTrainable
-from tune_vfl.confirmation import confirm
+from tune_vfl.confirmation.run import confirm
 from tune_vfl.errors import DataError, StudyError, UsageError
 from tune_vfl.execution import runner
 from tune_vfl.execution.losses import MAX_NODE_LOSSES, MAX_WORKER_LOSSES

@@ -100,7 +100,7 @@ def _serve(door: socket.socket) -> None:
     import mlflow  # noqa: F401
 
     import tests.faults.driver  # noqa: F401
-    import tune_vfl.confirmation  # noqa: F401
+    import tune_vfl.confirmation.run  # noqa: F401
 
     gc.collect()
     gc.freeze()

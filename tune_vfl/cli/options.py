@@ -50,30 +50,20 @@ def merged_settings(settings: Sequence[str] | None, params: Sequence[str] | None
     return [*(settings or ()), *(f"defense.params.{p}" for p in params or ())]
 
 
-def lay_over(raw: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Apply settings one by one.
-
-    Returns:
-        The spec with every setting that could be applied, and the problems of the others.
-    """
-    from tune_vfl.spec.raw import apply_settings
-
-    spec, problems = dict(raw), []
-    for setting in settings:
-        try:
-            spec = apply_settings(spec, [setting])
-        except SpecError as error:
-            problems += [p.replace("--set 'defense.params.", "-p '") for p in error.problems]
-    return spec, problems
-
-
 def checked(raw: Mapping[str, Any], settings: Sequence[str], use: Callable[[dict[str, Any]], T]) -> T:
     """Apply settings to a raw spec and parse it; problems of both are reported together.
 
     Raises:
         SpecError: with all problems.
     """
-    spec, problems = lay_over(raw, settings)
+    from tune_vfl.spec.raw import apply_settings
+
+    spec, problems = dict(raw), list[str]()
+    for setting in settings:
+        try:
+            spec = apply_settings(spec, [setting])
+        except SpecError as error:
+            problems += [p.replace("--set 'defense.params.", "-p '") for p in error.problems]
     try:
         used = use(spec)
     except SpecError as error:

@@ -1,11 +1,13 @@
 """Seats for drivers on a cluster's head: so many searches run there at once, others wait for their turn in Ray's queue.
 
-A head offers them as a resource of Ray's; one that was started without them takes every driver at once.
+A head offers them as a resource of Ray's; one that was started without them takes every driver at once. Of the packs of
+each job, those that run and those that wait, Tune reserves a placement group for each.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,3 +37,21 @@ def places_of(drivers: Iterable[tuple[str, str]]) -> dict[str, int]:
     """
     waiting = [job for job, status in drivers if status == "PENDING"]
     return {job: place for place, job in enumerate(waiting, 1)}
+
+
+class PackCounts(NamedTuple):
+    """The number of a job's packs that run, and of those that wait for room."""
+
+    running: int = 0
+    waiting: int = 0
+
+
+def packs_by_job(cluster: Relay) -> dict[str, PackCounts]:
+    """Return the packs of every job that has any, by Ray's own id of the job; none where a cluster cannot list them.
+
+    Raises:
+        UnreachableError: when the cluster does not answer.
+    """
+    states = Counter((str(group.creator_job_id), str(group.state)) for group in cluster.states("placement_groups"))
+    found = {job: PackCounts(states[job, "CREATED"], states[job, "PENDING"]) for job, _ in states}
+    return {job: packs for job, packs in found.items() if any(packs)}

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tune_vfl.cluster.admission import DRIVERS, SEAT, offers_seats, places_of
+from tune_vfl.cluster.admission import DRIVERS, SEAT, PackCounts, offers_seats, packs_by_job, places_of
 from tune_vfl.cluster.dashboard import require_answer
-from tune_vfl.cluster.packs import PackCounts, packs_by_job
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError, UsageError
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tune_vfl.execution import ray_session
 from tune_vfl.execution.capacity import Capacity, capacity_key
-from tune_vfl.execution.sent_files import with_own_files
 from tune_vfl.execution.tune_run import run_tune
 from tune_vfl.machine.signals import answered
 
@@ -106,7 +105,7 @@ class Runner:
             self.say(self.stopping())
 
         with answered(self.left, stop=stop) as signals:
-            trainable = with_own_files(self.work.trainable, self.datasets)
+            trainable = self.work.with_own_files(self.datasets)
             checks = self.lease.check, signals.check, self.each_step
             run_tune(searcher, trainable, self.resources, checks, self.say)
         searcher.check_workers(self.name)

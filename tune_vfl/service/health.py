@@ -32,8 +32,8 @@ def examine(storage: str | None = None) -> list[Health]:
         storage: the ledger's database; None is the one that the environment names.
     """
 
-    def its_ledger() -> Health:
-        return ledger(storage)
+    def ledger() -> Health:
+        return examine_ledger(storage)
 
     checks: list[Callable[[], Health | list[Health]]] = [
         python,
@@ -43,7 +43,7 @@ def examine(storage: str | None = None) -> list[Health]:
         disk,
         machine_code,
         data,
-        its_ledger,
+        ledger,
         tracking,
         cluster,
         examine_doors,
@@ -176,11 +176,6 @@ def data() -> Health:
     return Health(
         "data", "ok", found, "" if folders else "set TUNE_VFL_DATA to a folder of data files, for the other data sets"
     )
-
-
-def ledger(storage: str | None = None) -> Health:
-    """Check that the ledger opens, has a known schema, and (sqlite) a write-ahead log."""
-    return examine_ledger(storage)
 
 
 def tracking() -> Health:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.analysis.joint_front import Joint
     from tune_vfl.config import ExportedConfig
-    from tune_vfl.confirmation import Confirmed
+    from tune_vfl.confirmation.run import Confirmed
     from tune_vfl.driver.planning import CampaignLike
     from tune_vfl.records.campaigns import CampaignRecord
 

@@ -11,7 +11,7 @@ from tune_vfl.machine.streams import tell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tune_vfl.confirmation import Confirmed
+    from tune_vfl.confirmation.run import Confirmed
     from tune_vfl.ledger.packing import Unpacked
     from tune_vfl.ledger.reading import StoredStudy
     from tune_vfl.records.packed import Packed
@@ -33,8 +33,8 @@ def show_in_mlflow(found: StoredStudy) -> None:
 
 
 def confirm_named(name: str, *, seeds: int = 10, adaptive: float = 0.0, storage: str | None = None) -> Confirmed:
-    """Confirm a study or a campaign, then update its MLflow runs and their report; see ``confirmation.confirm``."""
-    from tune_vfl.confirmation import confirm
+    """Confirm a study or a campaign, see ``confirmation.run``, then update its MLflow runs and their report."""
+    from tune_vfl.confirmation.run import confirm
 
     ended = confirm(name, seeds=seeds, adaptive=adaptive, storage=storage)
     if ended.answer is not None:
