@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,7 +47,10 @@ def confirm(
 
     Example: `tune-vfl confirm kdk-bank --seeds 10`
     """
+    from tune_vfl.analysis.decide import decisions
+    from tune_vfl.analysis.sentences import sentences
     from tune_vfl.service.projecting import confirm_named
+    from tune_vfl.service.studies import campaign_record
 
     ended = confirm_named(name, seeds=seeds, adaptive=adaptive, storage=storage)
     if ended.answer is None:
@@ -56,78 +59,50 @@ def confirm(
         emit_json(ended.answer.plain())
     else:
         _show(ended.answer)
-        _show_decision(name, storage)
+        found = decisions(campaign_record(name, storage))
+        for dataset, decision in found.items():
+            emit("\n".join([f"{dataset}:"] * (len(found) > 1) + list(sentences(decision))))
     if ended.failed:
         raise typer.Exit(WITH_FAILURES)
 
 
-class _PrintedFront(NamedTuple):
-    """The printed block of one front: a study's, or the joint one of a data set.
-
-    Attributes:
-        title: what it is of.
-        points, undefended, gap: see :class:`tune_vfl.records.confirmations.Confirmation`.
-        lines: the names of settings that cannot be told apart, and what varies among them.
-        joint: of several studies, so that a setting is called ``STUDY#21``.
-    """
-
-    title: str
-    points: Sequence[ConfirmedPoint]
-    undefended: UndefendedModel
-    lines: list[tuple[list[str], str]]
-    gap: dict[str, float]
-    joint: bool = False
-
-
-def _blocks(answer: Confirmation | JointConfirmation) -> list[_PrintedFront]:
+def _show(answer: Confirmation | JointConfirmation) -> None:
     from tune_vfl.records.confirmations import Confirmation
 
+    front: dict[str, Any]
     if isinstance(answer, Confirmation):
+        front = {"points": answer.points, "undefended": answer.baseline, "gap": answer.gap}
         lines = [([str(n) for n in line.numbers], _range(line)) for line in answer.lines]
-        return [_PrintedFront(answer.name, answer.points, answer.baseline, lines, answer.gap)]
-    return [
-        _PrintedFront(
-            title=f"{answer.name} on {dataset}",
-            points=answer.on(dataset),
-            undefended=undefended,
-            lines=[([str(p) for p in line.points], _range(line)) for line in answer.lines if line.dataset == dataset],
-            gap=answer.gap[dataset],
-            joint=True,
-        )
-        for dataset, undefended in answer.baseline.items()
-    ]
-
-
-def _show(answer: Confirmation | JointConfirmation) -> None:
-    blocks = _blocks(answer)
-    for block in blocks:
-        _show_block(block, len(answer.seeds))
+        _show_front(answer.name, len(answer.seeds), lines, joint=False, **front)
+    else:
+        for dataset, undefended in answer.baseline.items():
+            front = {"points": answer.on(dataset), "undefended": undefended, "gap": answer.gap[dataset]}
+            lines = [([str(p) for p in line.points], _range(line)) for line in answer.lines if line.dataset == dataset]
+            _show_front(f"{answer.name} on {dataset}", len(answer.seeds), lines, joint=True, **front)
     for check in answer.checks:
         if not check.ok:
             note(check.says)
     say(f"the page with it: `tune-vfl report {answer.name}`")
 
 
-def _show_decision(name: str, storage: str | None) -> None:
-    """Print the decision after confirmation."""
-    from tune_vfl.analysis.decide import decisions
-    from tune_vfl.analysis.sentences import sentences
-    from tune_vfl.service.studies import campaign_record
-
-    found = decisions(campaign_record(name, storage))
-    for dataset, decision in found.items():
-        emit("\n".join([f"{dataset}:"] * (len(found) > 1) + list(sentences(decision))))
-
-
-def _show_block(block: _PrintedFront, seeds: int) -> None:
-    on_front = [p for p in block.points if p.on_front]
+def _show_front(
+    title: str,
+    seeds: int,
+    lines: Sequence[tuple[list[str], str]],
+    *,
+    points: Sequence[ConfirmedPoint],
+    undefended: UndefendedModel,
+    gap: Mapping[str, float],
+    joint: bool,
+) -> None:
+    """Print a study's confirmed front, or the joint one of a data set, where a setting is called ``STUDY#21``."""
+    on_front = [p for p in points if p.on_front]
     stay = sum(p.confirmed for p in on_front)
-    joined = sum(p.confirmed for p in block.points) - stay
+    joined = sum(p.confirmed for p in points) - stay
     join = f", {joined} {'neighbor joins' if joined == 1 else 'neighbors join'} them" if joined else ""
-    front = "joint front" if block.joint else "front"
-    emit(f"{block.title}: {stay} of {len(on_front)} points of the {front} stay{join}, on {seeds} fresh seeds")
-    rows = [_row(p, _name(p, joint=block.joint)) for p in block.points]
-    undefended = block.undefended
+    front = "joint front" if joint else "front"
+    emit(f"{title}: {stay} of {len(on_front)} points of the {front} stay{join}, on {seeds} fresh seeds")
+    rows = [_row(p, _name(p, joint=joint)) for p in points]
     if undefended.outcome == "ok":
         numbers = (
             _span(undefended.utility, undefended.utility_interval),
@@ -136,16 +111,16 @@ def _show_block(block: _PrintedFront, seeds: int) -> None:
         )
         rows.append(["-", "no defense", undefended.seeds, "", *numbers, ""])
     emit_table(("trial", "setting", "seeds", "stays", "utility", "searched", "leakage", "searched"), rows)
-    for names, varies in block.lines:
+    for names, varies in lines:
         if len(names) > 1:
             emit(f"cannot be told apart: trials {', '.join(names)}{f' ({varies})' if varies else ''}")
-    if block.gap:
-        utility, leakage = block.gap["utility"], block.gap["leakage"]
+    if gap:
+        utility, leakage = gap["utility"], gap["leakage"]
         looked = f"{abs(utility):.4f} {'better' if utility >= 0 else 'worse'} in utility and {abs(leakage):.3f} "
         emit(f"the search's front looked {looked}{'less' if leakage >= 0 else 'more'} leaky, on average")
-    for point in block.points:
+    for point in points:
         if point.tuned is not None:
-            emit(f"tuned against trial {_name(point, joint=block.joint)}: {_by(point)}")
+            emit(f"tuned against trial {_name(point, joint=joint)}: {_by(point)}")
 
 
 def _name(point: ConfirmedPoint, *, joint: bool) -> str:

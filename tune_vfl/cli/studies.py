@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tune_vfl.cli.options import Json, Name, Storage
-from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
+from tune_vfl.cli.output import cell, counted, emit, emit_json, emit_table, plus_minus, say
 from tune_vfl.errors import UsageError
 from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.machine.streams import complain
@@ -63,7 +63,7 @@ def studies(storage: Storage = None, json: Json = False) -> None:
 
 def emit_studies(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of studies, one of the list that ``studies --json`` prints in a row."""
-    emit_table(list(rows[0]), [[_counts(v) if k == "trials" else v for k, v in row.items()] for row in rows])
+    emit_table(list(rows[0]), [[counted(v) if k == "trials" else v for k, v in row.items()] for row in rows])
 
 
 def status(
@@ -196,7 +196,7 @@ def emit_campaign(summary: Mapping[str, Any]) -> None:
     counts: Counter[str] = Counter()
     for study in summary["studies"]:
         counts.update(study["trials"])
-    emit(f"campaign {summary['campaign']}: {len(summary['studies'])} studies, {_counts(counts)}")
+    emit(f"campaign {summary['campaign']}: {len(summary['studies'])} studies, {counted(counts)}")
     _progress(summary)
     for dataset, decision in summary["decisions"].items():
         front = [point for point in summary["front"] if point["dataset"] == dataset]
@@ -225,7 +225,7 @@ def _progress(summary: Mapping[str, Any]) -> None:
 
 def emit_study(summary: Mapping[str, Any]) -> None:
     """Print a study's summary, front and decision."""
-    emit(f"study {summary['study']}: {_counts(summary['trials'])}; hypervolume {cell(summary['hypervolume'])}")
+    emit(f"study {summary['study']}: {counted(summary['trials'])}; hypervolume {cell(summary['hypervolume'])}")
     _progress(summary)
     if summary["front"]:
         front_table(summary["front"], summary.get("baseline"))
@@ -242,7 +242,3 @@ def _say_mlflow(summary: Mapping[str, Any]) -> None:
         from tune_vfl.machine.passwords import hide_password
 
         say(f"MLflow: experiment {mlflow.get('experiment')} at {hide_password(str(mlflow.get('tracking_uri')))}")
-
-
-def _counts(trials: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in trials.items() if count) or "no trials"

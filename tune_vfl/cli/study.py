@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_vfl.cli.options import Json, Name, Storage
-from tune_vfl.cli.output import emit, emit_json, say
+from tune_vfl.cli.output import counted, emit, emit_json, say
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ def put_here(packed: Packed, name: str | None, storage: str | None, *, json: boo
     if json:
         emit_json({"schema": SCHEMA, **_named(packed), "did": did, "trials": dict(trials)})
         return
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in trials.items() if count) or "no trials"
-    emit(f"{_called(packed)} {DONE[did]}: {counts}")
+    emit(f"{_called(packed)} {DONE[did]}: {counted(trials)}")
     say(f"look at it: tune-vfl report {packed.name}")
 
 

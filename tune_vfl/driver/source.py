@@ -68,9 +68,6 @@ class SearchJobs:
             yield from self.references
             if all(measurement.over for measurement in self.references):
                 yield from self.undefended
-            while known and (study := self._next_study()):
-                yield study
+            while known and (pending := [study for study in self.studies if study.has_pending]):
+                yield min(pending, key=lambda study: study.taken)
         yield from (cost for cost in self.costs if cost.wanted or not known)
-
-    def _next_study(self) -> StudyRun | None:
-        return min((s for s in self.studies if s.has_pending), key=lambda s: s.taken, default=None)

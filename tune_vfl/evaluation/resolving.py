@@ -77,9 +77,7 @@ def open_task(
     dataset = dataset or (named and problems.attempt(lambda: load(named, root)))
     if dataset is None or named is None:
         raise SpecError(problems)
-    # Of a defense of another federation that is all there is to say: its head would hide it.
-    suits = defense_class is not None and spec.federation.name in defense_class.capabilities.federations
-    architecture = problems.attempt(lambda: _architecture(spec.model, dataset, defense_class if suits else None))
+    architecture = problems.attempt(lambda: _architecture(spec, dataset, defense_class))
     if architecture is None or defense_class is None:
         raise SpecError(problems)
     model = Named(name=architecture.name, **architecture.options.model_dump(exclude_none=True))
@@ -153,12 +151,14 @@ def _misplaced(spec: StudySpec) -> Iterable[str]:
                 yield f"{place}.{name}: a domain cannot stand here: {why}"
 
 
-def _architecture(asked: ModelSpec, dataset: Dataset, defense_class: type[Defense] | None) -> Learner[ModelOptions]:
+def _architecture(spec: StudySpec, dataset: Dataset, defense_class: type[Defense] | None) -> Learner[ModelOptions]:
     """The spec's model laid over the data set's own; another architecture starts from its own defaults."""
-    recipe = dataset.recipe.model
+    asked, recipe = spec.model, dataset.recipe.model
     name = asked.name or recipe.name
     options = {**(recipe.options if name == recipe.name else {}), **asked.options}
-    needed = "auto" if defense_class is None else defense_class.capabilities.head
+    # Of a defense of another federation its head would hide that it is of another one.
+    suits = defense_class is not None and spec.federation.name in defense_class.capabilities.federations
+    needed = defense_class.capabilities.head if defense_class is not None and suits else "auto"
     if needed != "auto":
         if asked.options.get("head", needed) != needed:
             raise SpecError(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.pace import seconds_per_epoch
 from tune_vfl.execution.pack_sizes import LANES
-from tune_vfl.ledger.storage import storage_at
+from tune_vfl.ledger.reading import study_names
 from tune_vfl.machine.runtime import peak_memory, prepare_process, usable_cpus
 from tune_vfl.service.studies import campaign_record
 from tune_vfl.spec import Cell
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from tune_vfl.records.plans import PlannedStudy
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """The progress of one study of a plan.
 
     Attributes:
@@ -42,18 +39,13 @@ class Progress:
 
 def progress_of(plan: PlannedCampaign) -> dict[str, Progress]:
     """Return the progress of each study of a plan, by name."""
-    storage = plan.studies[0].spec.storage
-    known = storage_at(storage).exists()
-    return {study.name: _progress(study, storage if known else None, known=known) for study in plan.studies}
-
-
-def _progress(study: PlannedStudy, storage: str | None, *, known: bool) -> Progress:
-    trials = int(min(study.spec.budget.trials, study.space.size))
-    try:
-        done = len(campaign_record(study.name, storage).studies[0].counted) if known else 0
-    except StudyError:  # it is not there yet
-        done = 0
-    return Progress(max(trials, done), done)
+    storage, found = plan.studies[0].spec.storage, {}
+    known = set(study_names(storage))
+    for study in plan.studies:
+        trials = int(min(study.spec.budget.trials, study.space.size))
+        done = len(campaign_record(study.name, storage).studies[0].counted) if study.name in known else 0
+        found[study.name] = Progress(max(trials, done), done)
+    return found
 
 
 def price(study: PlannedStudy) -> str:
