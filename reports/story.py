@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from reports.confirmed import again
@@ -50,13 +50,15 @@ def story(record: StudyRecord) -> Story:
     if owed := record.running + record.waiting:
         trials = formatting.count(owed, "trial is", "trials are")
         unfinished.append(f"This study is not finished: {trials} still owed, and the front may move.")
+    one_seed = "One seed: there are no error bars, and small differences between settings are chance."
+    chance = [one_seed] if len(record.cell.seeds) == 1 else []
     return Story(
         joint=joint,
         asked=_asked(record),
         answer=_answer(record, joint, failing=bool(failing)),
         failing=failing,
-        warnings=[*unfinished, *_useless(joint), *_weak(joint), *_blind(record), *_chance(record)],
-        remarks=[*_retrained(record), *_upper_bounds(record), *_notes(record)],
+        warnings=[*unfinished, *_useless(joint), *_weak(joint), *_blind(record), *chance],
+        remarks=list(_remarks(record)),
         commands=commands(record.name, record.spec.budget.trials),
     )
 
@@ -157,38 +159,20 @@ def _blind(record: StudyRecord) -> list[str]:
     ]
 
 
-def _chance(record: StudyRecord) -> list[str]:
-    if len(record.cell.seeds) > 1:
-        return []
-    return ["One seed: there are no error bars, and small differences between settings are chance."]
+def _remarks(record: StudyRecord) -> Iterator[str]:
+    """Yield how the undefended model was trained where training is searched, upper bounds, and the trials' notes."""
+    if names := [n for n in moving_params(record) if is_ordinary(n)]:
+        from tune_vfl.spaces.recipe import own_values
 
-
-def _retrained(record: StudyRecord) -> list[str]:
-    """Describe the undefended model's training, where the search varies training or model."""
-    names = [n for n in moving_params(record) if is_ordinary(n)]
-    if not names:
-        return []
-    from tune_vfl.spaces.recipe import own_values
-
-    own = own_values(record.cell, names)
-    searched = f"Searched along with the defense: {formatting.listed(list(own))}."
-    return [
-        f"{searched} The undefended model has {formatting.setting(own)}, so a setting may be more useful than it is."
-    ]
-
-
-def _upper_bounds(record: StudyRecord) -> list[str]:
-    outcomes = [t.outcome for t in record.ok] + ([record.baseline] if record.baseline else [])
-    names = dict.fromkeys(n for o in outcomes for n, s in o.attacks.items() if s.upper_bound)
-    return [
-        f"{name}: an upper bound, which counts: by an oracle, or a variant that the attacker could not have chosen."
-        for name in names
-    ]
-
-
-def _notes(record: StudyRecord) -> list[str]:
-    outcomes = [t.outcome for t in record.trials] + ([record.baseline] if record.baseline else [])
-    return list(dict.fromkeys(note for o in outcomes for note in o.notes))
+        own = own_values(record.cell, names)
+        searched = f"Searched along with the defense: {formatting.listed(list(own))}. The undefended model has"
+        yield f"{searched} {formatting.setting(own)}, so a setting may be more useful than it is."
+    undefended = [record.baseline] if record.baseline else []
+    measured = [*(t.outcome for t in record.ok), *undefended]
+    for name in dict.fromkeys(n for o in measured for n, s in o.attacks.items() if s.upper_bound):
+        counts = "an upper bound, which counts: by an oracle, or a variant that the attacker could not have chosen."
+        yield f"{name}: {counts}"
+    yield from dict.fromkeys(note for o in (*(t.outcome for t in record.trials), *undefended) for note in o.notes)
 
 
 def commands(name: str, trials: int) -> list[tuple[str, str]]:

@@ -118,18 +118,29 @@ def changes(campaign: CampaignRecord, describer: Describer, chosen: int | None, 
         chosen: the recommended setting, or the compromise; None without one.
         trusted: ``(N,)`` the settings of studies without a failed check.
     """
-    found = [*_owed(campaign, describer)]
-    if len(trusted):
-        found += [*_excluded(describer, chosen, trusted), *_open(campaign, describer, chosen, trusted)]
-        found += [*_wide(describer), *_unconfirmed(campaign, describer, chosen)]
-    return tuple(found)
+    return tuple(_changes(campaign, describer, chosen, trusted))
 
 
-def _owed(campaign: CampaignRecord, describer: Describer) -> Iterator[str]:
-    owed = sum(p.running + p.waiting for p in describer.joint.parts)
-    if owed:
-        yield f"{count(owed, 'trial is', 'trials are')} still owed: `tune-vfl resume {shlex.quote(campaign.name)}`."
-    yield from ended(describer.joint.parts)
+def _changes(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
+    joint, settings, name = describer.joint, describer.settings, shlex.quote(campaign.name)
+    if owed := sum(p.running + p.waiting for p in joint.parts):
+        yield f"{count(owed, 'trial is', 'trials are')} still owed: `tune-vfl resume {name}`."
+    yield from ended(joint.parts)
+    if not len(trusted):
+        return
+    # Defenses are named that are left out because a check of theirs fails, where others remain.
+    doubted = dict.fromkeys(p.defense for p, sound in zip(joint.points, trusted.tolist(), strict=True) if not sound)
+    if chosen is not None and doubted:
+        yield f"A check fails for {listed(list(doubted))}: they may be recommended when it holds."
+    yield from _open(campaign, describer, chosen, trusted)
+    if wide := sum(p.undecided for p in joint.front):
+        has = count(wide, "setting of the front has", "settings of the front have")
+        yield f"{has} an undecided leakage: more seeds, or more rows, narrow its interval."
+    if chosen is not None and settings.rows[chosen].again is None:
+        confirm = f"`tune-vfl confirm {name} --seeds {FRESH_SEEDS}`"
+        yield f"It was not measured on fresh seeds: {confirm} says whether it stays."
+    elif chosen is not None and not settings.confirmed[chosen]:
+        yield "On fresh seeds it is not on the front: it is what keeps the constraints."
 
 
 def ended(studies: Iterable[StudyRecord]) -> Iterator[str]:
@@ -139,14 +150,6 @@ def ended(studies: Iterable[StudyRecord]) -> Iterator[str]:
         these = [study.cell.defense for study in several if study.ended == why]
         of = f" of {listed(these)}" if len(several) > 1 else ""
         yield f"The search{of} has ended: {why}; a larger stop.front in the study file goes on."
-
-
-def _excluded(describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
-    """Name the defenses left out because a check of theirs fails, where others remain."""
-    points = describer.joint.points
-    names = dict.fromkeys(p.defense for p, sound in zip(points, trusted.tolist(), strict=True) if not sound)
-    if chosen is not None and names:
-        yield f"A check fails for {listed(list(names))}: they may be recommended when it holds."
 
 
 def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
@@ -168,21 +171,6 @@ def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, tr
         utility = short(float(describer.settings.known[best, 0]))
         lacks = describer.setting(best, campaign.constraints).lacks
         yield f"{_called(describer, best)} ({utility}) would do by its means, but not surely: {'; '.join(lacks)}."
-
-
-def _wide(describer: Describer) -> Iterator[str]:
-    wide = [p for p in describer.joint.front if p.undecided]
-    if wide:
-        settings = count(len(wide), "setting of the front has", "settings of the front have")
-        yield f"{settings} an undecided leakage: more seeds, or more rows, narrow its interval."
-
-
-def _unconfirmed(campaign: CampaignRecord, describer: Describer, chosen: int | None) -> Iterator[str]:
-    confirm = f"`tune-vfl confirm {shlex.quote(campaign.name)} --seeds {FRESH_SEEDS}`"
-    if chosen is not None and describer.settings.rows[chosen].again is None:
-        yield f"It was not measured on fresh seeds: {confirm} says whether it stays."
-    elif chosen is not None and not describer.settings.confirmed[chosen]:
-        yield "On fresh seeds it is not on the front: it is what keeps the constraints."
 
 
 def _called(describer: Describer, place: int) -> str:

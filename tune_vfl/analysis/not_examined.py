@@ -62,8 +62,27 @@ def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]
 
 def unexamined(campaign: CampaignRecord, joint: Joint) -> tuple[str, ...]:
     """Return sentences on the gaps of the measurements on one data set."""
-    parts = _skipped(campaign, joint), _earlier(joint), _not_run(joint), _other_attackers(joint), _other_rows(joint)
-    return tuple(sentence for part in parts for sentence in part)
+    return tuple(_gaps(campaign, joint))
+
+
+def _gaps(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
+    yield from _skipped(campaign, joint)
+    measure = joint.parts[0].measure
+    if measure != MEASURE:
+        yield (
+            f"Today's attacks, which may find more: this is measure {measure}, and today's is {MEASURE}; "
+            "`tune-vfl search STUDY.yaml --name NEW` measures again."
+        )
+    missing: dict[tuple[str, ...], list[str]] = {}
+    for part in joint.parts:
+        if names := untried(part):
+            missing.setdefault(names, []).append(part.cell.defense)
+    for names, defenses in missing.items():
+        yield f"Attacks that were not tried on {listed(defenses)}: {listed(names)}."
+    yield from _other_attackers(joint)
+    if not any(p.trial.outcome.utility_variance for p in joint.points):
+        yield f"Other rows: {joint.metric} has no formula for them, so its intervals speak of this data set alone."
+    yield "Rows of another source or a later time: intervals speak of rows like these."
 
 
 def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
@@ -81,24 +100,6 @@ def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
         yield f"Skipped: {what} ({problems})."
 
 
-def _earlier(joint: Joint) -> Iterator[str]:
-    measure = joint.parts[0].measure
-    if measure != MEASURE:
-        yield (
-            f"Today's attacks, which may find more: this is measure {measure}, and today's is {MEASURE}; "
-            "`tune-vfl search STUDY.yaml --name NEW` measures again."
-        )
-
-
-def _not_run(joint: Joint) -> Iterator[str]:
-    missing: dict[tuple[str, ...], list[str]] = {}
-    for part in joint.parts:
-        if names := untried(part):
-            missing.setdefault(names, []).append(part.cell.defense)
-    for names, defenses in missing.items():
-        yield f"Attacks that were not tried on {listed(defenses)}: {listed(names)}."
-
-
 def _other_attackers(joint: Joint) -> Iterator[str]:
     covered = [coverage(part) for part in joint.parts]
     if not any(one.acts for one in covered):
@@ -107,10 +108,3 @@ def _other_attackers(joint: Joint) -> Iterator[str]:
         yield "Features: only what is revealed of labels was measured."
     if not any(part.confirmation and any(p.tuned for p in part.confirmation.points) for part in joint.parts):
         yield "Attackers tuned against the setting itself: `tune-vfl confirm --adaptive MINUTES` tunes them."
-
-
-def _other_rows(joint: Joint) -> Iterator[str]:
-    by_rows = any(p.trial.outcome.utility_variance for p in joint.points)
-    if not by_rows:
-        yield f"Other rows: {joint.metric} has no formula for them, so its intervals speak of this data set alone."
-    yield "Rows of another source or a later time: intervals speak of rows like these."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tune_vfl.analysis.decision import Choice, Decision, Far
+from tune_vfl.analysis.decision import Choice, Decision
 from tune_vfl.analysis.formatting import listed, metric, number, sentence, setting, short, short_span
 
 _FIFTHS = ("hardly any", "about a fifth", "about two fifths", "about three fifths", "about four fifths", "nearly all")
@@ -132,15 +132,9 @@ def _others(decision: Decision) -> Iterator[str]:
     if second is not None:
         yield f"Runner-up: {called(second)} ({second.name}), {_measured(second)}."
     for far in decision.far:
-        yield _far(far, metric(decision.metric))
-
-
-def _far(far: Far, name: str) -> str:
-    if far.within is None:
-        return f"No setting of {listed(far.defenses, 'or')} leaks so little."
-    return (
-        f"No setting of {listed(far.defenses, 'or')} comes within {short(far.within)} {name} of it at no more leakage."
-    )
+        none = f"No setting of {listed(far.defenses, 'or')}"
+        within = "" if far.within is None else f"{short(far.within)} {metric(decision.metric)}"
+        yield f"{none} comes within {within} of it at no more leakage." if within else f"{none} leaks so little."
 
 
 def _nearest(decision: Decision) -> Iterator[str]:

@@ -117,7 +117,9 @@ class ContestTable:
             outcome, reason = self._end_of(entrant.key)
             return ConfirmedPoint(**about, outcome=outcome, reason=reason)
         kept = bool(self._plan.kept[i])
-        return ConfirmedPoint(**about, confirmed=kept, stays=self._stays(i), **self._numbers(i, trial.outcome))
+        # The chance to be on the front; of a setting that was decided early, as of that phase.
+        stays = self._on_front[self._on(self.contest.common).rows.index(i)] if kept else self._plan.member[i]
+        return ConfirmedPoint(**about, confirmed=kept, stays=float(stays), **self._numbers(i, trial.outcome))
 
     def _end_of(self, setting: SettingKey) -> tuple[Any, str]:
         """Return the outcome and reason of a setting without numbers."""
@@ -209,12 +211,6 @@ class ContestTable:
         """The points with every requested seed."""
         wanted = self._plan.wanted.tolist()
         return [i for i, records in enumerate(self._records) if len(records) >= wanted[i]]
-
-    def _stays(self, i: int) -> float:
-        """Return a point's chance to be on the front, for one decided early as of that phase."""
-        if not self._plan.kept[i]:
-            return float(self._plan.member[i])
-        return float(self._on_front[self._on(self.contest.common).rows.index(i)])
 
     @cached_property
     def _apart(self) -> tuple[Estimate, Estimate]:

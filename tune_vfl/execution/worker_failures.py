@@ -65,18 +65,18 @@ class WorkerFailures(DriverCallback):
 
     def on_trial_error(self, iteration: int, trials: Collection[Any], trial: Any, **info: Any) -> None:
         """Stop the clock, and report the cause of the failure."""
-        cause = self._cause(trial.trial_id)
+        pack = trial.trial_id
+        limit, begun = self._searcher.time_limit(pack), self._started.get(pack, self._now())
+        cause: Cause = "crash"
+        if limit is not None and self._now() - begun >= limit:
+            cause = "timeout"
+        elif self._lost_node(self._nodes_at_start.get(pack, self._last_nodes)):
+            cause = "node"
         self.on_trial_complete(iteration, trials, trial)
         count = self._searcher.fail(trial.trial_id, cause)
         if cause == "timeout" and count:
             then = "it ended as timeout" if count == 1 else f"its {count} trials are asked again one by one"
             self._say(f"a pack exceeded its time limit, stuck in compiled code; its worker was ended, and {then}")
-
-    def _cause(self, pack: str) -> Cause:
-        limit = self._searcher.time_limit(pack)
-        if limit is not None and self._now() - self._started.get(pack, self._now()) >= limit:
-            return "timeout"
-        return "node" if self._lost_node(self._nodes_at_start.get(pack, self._last_nodes)) else "crash"
 
     def _lost_node(self, before: frozenset[str]) -> bool:
         """Return whether a node is gone, once Ray had time to notice; a single node runs the driver too."""
