@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 
 _SCALARS = ("cap", "utility_per_leak")
+_OF_SCORE = (
+    *("advantage", "advantage_std", "floor", "floor_by", "guess", "r_lower"),
+    *("variant", "upper_bound", "weak_attack"),
+)
 _SCORES = ("utility", "utility_std", "leakage", "leakage_std", "attack.*", "not_needed.*")
 _FRONT = ("study", "number", "defense.*", "knee", *_SCORES)
 _TRIALS = ("study", "number", "defense.*", "outcome", "reason", "rank", *_SCORES, "seconds", "retry_of")
@@ -72,9 +76,8 @@ def attacks_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
         ends = [(row.number, row.outcome) for row in SettingsTable(record).rows if row.on_front]
         undefended = [(None, record.baseline)] if record.baseline else []
         rows += [row for number, outcome in [*undefended, *ends] for row in _attack_rows(record.name, number, outcome)]
-    names = ["metric", "success", "success_std", "advantage", "advantage_std", "floor", "floor_by", "guess", "r_lower"]
-    marks = ["variant", "upper_bound", "weak_attack", *_SCALARS, "not_needed"]
-    frame = frame_of(rows, columns=["study", "number", "attack", *names, *marks])
+    about = ["study", "number", "attack", "metric", "success", "success_std"]
+    frame = frame_of(rows, columns=[*about, *_OF_SCORE, *_SCALARS, "not_needed"])
     return frame.astype({"number": "Int64", "r_lower": "Float64", **dict.fromkeys(_SCALARS, "Float64")})
 
 
@@ -92,22 +95,11 @@ def cap_frame(records: Sequence[StudyRecord]) -> pd.DataFrame:
 
 
 def _attack_rows(study: str, number: int | None, outcome: Outcome) -> list[dict[str, Any]]:
-    kept = (
-        "metric",
-        "advantage",
-        "advantage_std",
-        "floor",
-        "floor_by",
-        "guess",
-        "r_lower",
-        "variant",
-        "upper_bound",
-        "weak_attack",
-    )
     beside = scalars(outcome)
     return [
-        {"study": study, "number": number, "attack": name, "success": score.mean, "success_std": score.std}
-        | {field: getattr(score, field) for field in kept}
+        {"study": study, "number": number, "attack": name, "metric": score.metric}
+        | {"success": score.mean, "success_std": score.std}
+        | {field: getattr(score, field) for field in _OF_SCORE}
         | ({field: getattr(beside[name], field) for field in _SCALARS} if beside else {})
         for name, score in outcome.attacks.items()
     ] + [

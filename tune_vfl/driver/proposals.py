@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -77,7 +77,11 @@ class Proposals:
             if params is None:
                 break
             chosen.update([self._chosen(params)])
-        return self._begin(chosen, pack) if chosen else []
+        begun = self._ledger.begin_together(list(chosen.values()), pack)
+        for trial, position in zip(begun, chosen, strict=True):
+            self._mirrored[trial.number] = position
+            self._known[point_key(trial.params)] = trial.number
+        return begun
 
     def _again(self, count: int) -> tuple[list[int], bool]:
         """Return the lost trials to retry together, and whether no other trial may join them."""
@@ -121,14 +125,6 @@ class Proposals:
         kept = {k: v for k, v in attrs.items() if k != "fixed_params"}
         self._known[key] = _UNWRITTEN
         return position, NewTrial(params, retry_of, kept)
-
-    def _begin(self, chosen: Mapping[int, NewTrial], pack: str) -> list[TrialRow]:
-        """Write trials as running, by their places in the sampler's copy."""
-        begun = self._ledger.begin_together(list(chosen.values()), pack)
-        for trial, position in zip(begun, chosen, strict=True):
-            self._mirrored[trial.number] = position
-            self._known[point_key(trial.params)] = trial.number
-        return begun
 
     def _remember(self, trial: TrialRow) -> None:
         """Copy a trial that the ledger held at the start."""

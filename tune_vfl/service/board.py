@@ -99,7 +99,7 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) 
     Raises:
         StudyError: with what is different from each of its data set's.
     """
-    planned = packed.studies[0].planned
+    planned, most = packed.studies[0].planned, LONGEST_DIFFERENCE
     told = []
     for path, raw in conditions.items():
         asked = raw.get("dataset")
@@ -113,7 +113,9 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) 
             different = error.problems
         if not different:
             return path
-        told.append(f"{path}: {shortened([_cut(line) for line in different], 3, '; ')}")
+        # A whole space or list of attacks may stand in one.
+        cut = [line if len(line) <= most else f"{line[: most - 3]}..." for line in different]
+        told.append(f"{path}: {shortened(cut, 3, '; ')}")
     if not told:
         raise StudyError(
             f"study {planned.name!r}: the board has no conditions for data set {planned.cell.dataset.name!r}; it has "
@@ -123,11 +125,6 @@ def conditions_of(packed: Packed, conditions: Mapping[Path, Mapping[str, Any]]) 
         f"study {planned.name!r} was searched under other conditions than the board's ({' | '.join(told)}); search "
         "again from the board's file: `tune-vfl search board/DATASET.yaml --set defense=NAME --set study=NEW`"
     )
-
-
-def _cut(difference: str) -> str:
-    """Return a difference, cut where a whole space or list of attacks stands in it."""
-    return difference if len(difference) <= LONGEST_DIFFERENCE else f"{difference[: LONGEST_DIFFERENCE - 3]}..."
 
 
 def replanned(packed: Packed, conditions: Mapping[str, Any]) -> PlannedStudy:

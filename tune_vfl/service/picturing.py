@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports.pictures import Lines, drawn
-from tune_vfl.analysis import formatting
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.pictured import pictured
 
 if TYPE_CHECKING:
     from reports.gathered import Gathered
     from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.studies import StudyRecord
 
 
 def pictures_of(campaign: CampaignRecord) -> dict[str, bytes]:
@@ -40,21 +38,10 @@ def pictures_of(campaign: CampaignRecord) -> dict[str, bytes]:
 
 
 def _lines(data: Gathered) -> list[Lines]:
-    chosen = _chosen(data)
+    marked = data.decision.marked  # the decision's setting or compromise, else the best compromise of the joint front
+    chosen = data.found.knee if marked is None else data.found.point(marked.study, marked.number)
     if chosen is None:
         return []
-    record, number = chosen
-    params = next(t.params for t in record.trials if t.number == number)
-    undefended = record.cell.model_copy(update={"defense": "none", "fixed": {}})
-    called = f"{data.names.called[record.name]} {formatting.setting(params, data.names.moved[record.name])}"
-    return [Lines("no defense", pictured(undefended, {})), Lines(called, pictured(record.cell, params))]
-
-
-def _chosen(data: Gathered) -> tuple[StudyRecord, int] | None:
-    """Return the decision's setting or compromise, else the best compromise of the joint front."""
-    parts = {part.name: part for part in data.found.parts}
-    setting = data.decision.marked
-    if setting is not None:
-        return parts[setting.study], setting.number
-    knee = data.found.knee
-    return None if knee is None else (parts[knee.study], knee.number)
+    cell = chosen.record.cell
+    undefended = Lines("no defense", pictured(cell.model_copy(update={"defense": "none", "fixed": {}}), {}))
+    return [undefended, Lines(data.names.setting(chosen), pictured(cell, chosen.params))]

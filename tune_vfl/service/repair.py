@@ -16,10 +16,6 @@ from tune_vfl.service.studies import campaign_record, everything
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection
-
-    from tune_vfl.ledger.database import LedgerStorage
-    from tune_vfl.ledger.lease import Lease
 
 _SHOWN = 20
 _NOWHERE = "what is lost is nowhere else, but in a backup"
@@ -41,19 +37,16 @@ def repair(say: Callable[[str], None], storage: str | None = None) -> list[Healt
         names = everything(storage)
     except UnreachableError as error:
         return [Health("repair", "unreachable", str(error), "mend the ledger first: everything is rebuilt from it")]
-    checks = _mended_tracking()
-    for name in names:
-        say(f"repairing {name} ...")
-        checks.append(_repair_one(name, storage))
-    return checks or [Health("repair", "ok", "the ledger holds no study: nothing to repair")]
-
-
-def _mended_tracking() -> list[Health]:
     from tune_vfl.machine.places import resolve_uri
     from tune_vfl.tracking.store import move_damaged_away
 
     moved = move_damaged_away(resolve_uri(None))
-    return [Health("repair mlflow", "ok", f"it was damaged: moved to {moved} and built anew")] if moved else []
+    mended = Health("repair mlflow", "ok", f"it was damaged: moved to {moved} and built anew")
+    checks = [mended] if moved else []
+    for name in names:
+        say(f"repairing {name} ...")
+        checks.append(_repair_one(name, storage))
+    return checks or [Health("repair", "ok", "the ledger holds no study: nothing to repair")]
 
 
 def _repair_one(name: str, storage: str | None) -> Health:
@@ -64,7 +57,7 @@ def _repair_one(name: str, storage: str | None) -> Health:
     try:
         place = storage_at(storage)
         with place.lease(name) as lease:
-            lost = _mended(place, name, lease)
+            lost = place.write(lambda c: mend(c, find_damage(c, [name, *parts_of(c, name)])), lease)
             ledgers = Ledger.open_all([study.name for study in campaign_record(name, storage).studies], place, lease)
             try:
                 recovered = sum(len(ledger.recover()) for ledger in ledgers.values())
@@ -93,12 +86,3 @@ def _failed(title: str, error: TuneVflError, lost: Sequence[str]) -> Health:
     if isinstance(error, UnreachableError):
         return Health(title, "unreachable", str(error), "mend what the message says and repair again")
     return Health(title, "finding", str(error), "look at the study by hand")
-
-
-def _mended(place: LedgerStorage, name: str, lease: Lease) -> list[str]:
-    """Free the damaged rows of a study or a campaign, and return sentences on them."""
-
-    def change(connection: Connection) -> list[str]:
-        return mend(connection, find_damage(connection, [name, *parts_of(connection, name)]))
-
-    return place.write(change, lease)

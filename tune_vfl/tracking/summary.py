@@ -164,7 +164,9 @@ def description(whole: Whole, experiment_id: str, summary_run: str, tags: Mappin
     about = f"[the summary]({place}/{summary_run}?{_TRAINING_RUNS})"
     # A folded description shows its first line alone.
     text = "\n".join([f"{first}{links[0]}, {page}, {about}", "", *(f"- {link}" for link in links)])
-    wanted = {f"{_VIEW}{_key(what)}": _view(query) for what, query in views.items()}
+    # The state of MLflow's runs table for a link: a filter, sorted by rising leakage.
+    table = {"orderByKey": _COLUMNS[1], "orderByAsc": True, "selectedColumns": _COLUMNS}
+    wanted = {f"{_VIEW}{_key(what)}": json.dumps({"searchFilter": query, **table}) for what, query in views.items()}
     held = tags.get(KIND, "")
     if not held or held.endswith("_inferred") or held == "no_inferred_type":
         wanted[KIND] = TRAINING
@@ -175,10 +177,3 @@ def description(whole: Whole, experiment_id: str, summary_run: str, tags: Mappin
 
 def _key(what: str) -> str:
     return quote(what.replace(" ", "-"), safe="")
-
-
-def _view(query: str) -> str:
-    """Return the state of MLflow's runs table for a link: a filter, sorted by rising leakage."""
-    return json.dumps(
-        {"searchFilter": query, "orderByKey": _COLUMNS[1], "orderByAsc": True, "selectedColumns": _COLUMNS}
-    )
