@@ -31,8 +31,8 @@ SHIPPED_FILES = files()
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 60
 # Of today, and each may only fall: lower the number with what is taken away.
-ONE_CALLER_HELPERS = 327
-SMALL_FILES = 23
+ONE_CALLER_HELPERS = 321
+SMALL_FILES = 22
 NAMES_OF_SEVERAL_CLASSES = 10
 
 

@@ -10,7 +10,6 @@ from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.constraints import requirements
 from tune_vfl.analysis.decision import Choice, Reference, Strongest
 from tune_vfl.analysis.joint_front import Joint
-from tune_vfl.evaluation.certainty import Interval
 from tune_vfl.outcome import strongest_of
 from tune_vfl.statistics.arrays import Floats
 
@@ -36,7 +35,7 @@ class Describer:
         point = self.settings.rows[place]
         utility, leakage = self.settings.known[place].tolist()
         again = point.again
-        loss, loss_interval = self._loss(place)
+        loss, most = (float(column[place]) for column in self._ends.of("utility_loss"))
         asked = requirements(self.bounds, place, constraints or {})
         return Choice(
             study=point.study,
@@ -48,8 +47,8 @@ class Describer:
             utility_interval=point.intervals[0],
             leakage=leakage,
             leakage_interval=point.intervals[1],
-            loss=loss,
-            loss_interval=loss_interval,
+            loss=None if np.isnan(loss) else loss,
+            loss_interval=None if np.isnan(loss) or most == loss else (2 * loss - most, most),
             cost=point.record.cost,
             kept=self.kept(place),
             gained=self._gained(place),
@@ -59,12 +58,6 @@ class Describer:
             undecided=point.undecided,
             lacks=tuple(r.says for r in asked if not r.kept),
         )
-
-    def _loss(self, place: int) -> tuple[float | None, Interval | None]:
-        value, bound = (float(column[place]) for column in self._ends.of("utility_loss"))
-        if np.isnan(value):
-            return None, None
-        return value, None if bound == value else (2 * value - bound, bound)
 
     def kept(self, place: int) -> float | None:
         """Return the share of the federation's gain that a setting retains; None without a known gain.

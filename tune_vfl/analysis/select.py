@@ -8,7 +8,7 @@ from dataclasses import replace
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision
 from tune_vfl.analysis.formatting import number
-from tune_vfl.analysis.joint_front import Joint, joint_of
+from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.selection import Selection, choose, parse, setting_of
 from tune_vfl.analysis.sentences import called, sentences
 from tune_vfl.analysis.setting import Setting
@@ -81,20 +81,16 @@ def _by_rule(part: CampaignRecord, selection: Selection) -> Setting:
     if not joint.points:
         raise SelectionError(f"{part.name!r} has no point to select from: none of its trials ended ok")
     if selection.rule == "decision":
-        return _decided(joint, decide(part, joint), selection)
+        decision = decide(part, joint)
+        if (chosen := decision.setting) is not None:
+            return joint.settings.rows[joint.settings.place[chosen.study, chosen.number]]
+        says = sentences(decision)[: None if decision.compromise is None else 2]  # the others are those of the choices
+        knee = joint.knee if selection.study is None else None  # a defense's own knee is not the campaign's
+        raise SelectionError("\n  ".join([" ".join(says), *_choices(decision, knee)]))
     if selection.rule == "knee":
         assert joint.knee is not None  # noqa: S101 - there are points
         return joint.knee
     return joint.settings.rows[choose(joint.settings, selection)]
-
-
-def _decided(joint: Joint, decision: Decision, selection: Selection) -> Setting:
-    chosen = decision.setting
-    if chosen is None:
-        says = sentences(decision)[: None if decision.compromise is None else 2]  # the others are those of the choices
-        knee = joint.knee if selection.study is None else None  # a defense's own knee is not the campaign's
-        raise SelectionError("\n  ".join([" ".join(says), *_choices(decision, knee)]))
-    return joint.settings.rows[joint.settings.place[chosen.study, chosen.number]]
 
 
 def _choices(decision: Decision, knee: Setting | None) -> Iterator[str]:

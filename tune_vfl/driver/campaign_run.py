@@ -116,16 +116,12 @@ class _CampaignRun:
         with Dispatcher(sinks) as dispatcher:
             owed = self._waiting() or any(model.pending for model in self._models)
             if owed or any(cost.pending and cost.wanted for cost in self._costs):
-                self._keep_code()
+                for ledger in self._ledgers:  # which source files measure it from now on; others may be refused
+                    if note := ledger.keep_code(code_of(ledger.cell, self._work.trainable), accepted=self._other_code):
+                        tell(f"tune-vfl: {note}")
                 return self._search(dispatcher, lost, progress=progress)
             self._tell_all(dispatcher)
             return False
-
-    def _keep_code(self) -> None:
-        """Note which source files measure each study from now on, or refuse others than before."""
-        for ledger in self._ledgers:
-            if note := ledger.keep_code(code_of(ledger.cell, self._work.trainable), accepted=self._other_code):
-                tell(f"tune-vfl: {note}")
 
     @cached_property
     def _work(self) -> TrainableSpec:

@@ -102,7 +102,7 @@ def _note(whole: Whole) -> str:
         front = "front" if len(joint.parts) == 1 else "joint front"
         fronts.append(f"{len(joint.front)} on the {front}{on}, hypervolume {joint.hypervolume:.4f}.")
     lines = [
-        *(_lone(campaign.studies[0]) if campaign.lone else _table(whole)),
+        *_table(whole),
         *fronts,
         *ended(campaign.studies),
         *([f"Where nothing runs it, `tune-vfl resume {campaign.name}` goes on."] if campaign.owed else []),
@@ -114,14 +114,13 @@ def _note(whole: Whole) -> str:
     return "\n".join(lines)
 
 
-def _lone(study: StudyRecord) -> list[str]:
-    cost = "" if study.cost is None else f"; a training takes {study.cost:.2f} times the undefended one's CPU"
-    return [f"**{study.name}**: {study.cell.defense} on {study.cell.dataset.name}, {_counts(study)}{cost}."]
-
-
 def _table(whole: Whole) -> list[str]:
-    """Return the campaign's studies as a Markdown table."""
+    """Return the campaign's studies as a Markdown table; of a single study a line."""
     joint, studies = Counter(study for study, _ in whole.joint), whole.campaign.studies
+    if whole.campaign.lone:
+        (s,) = studies
+        cost = "" if s.cost is None else f"; a training takes {s.cost:.2f} times the undefended one's CPU"
+        return [f"**{s.name}**: {s.cell.defense} on {s.cell.dataset.name}, {_counts(s)}{cost}."]
     on_own = {name: sum(rank == 0 for rank in ranks.values()) for name, ranks in whole.ranks.items()}
     rows = [
         f"| {s.name} | {s.cell.dataset.name} | {s.cell.defense} | {_counts(s)} "
