@@ -345,6 +345,17 @@ def test_validate_says_the_price_of_a_large_table_once_for_all_its_studies(run, 
     assert len(timed) == 1
 
 
+def test_passes_over_the_rows_are_epochs_and_of_trees_rounds(run, spec):
+    trees = {"dataset": {"name": "breast_cancer"}, "model": {"name": "secureboost", "trees": 4}, "attacks": ["default"]}
+    asked = {**trees, "defense": "purity", "training": {}, "budget": {"trials": 2, "seeds": 2}}
+    _, out, _ = run("validate", spec(**asked))
+    assert "2 trials x 2 seeds x 4 rounds, and the baseline: 6 trainings, 24 rounds in all" in out
+    assert "epochs in all" in run("validate", spec())[1]
+    _, out, _ = run("validate", spec(**{**asked, "defense": ["purity", "laplace"]}))
+    assert "4 rounds; auc" in out
+    assert "the defense is not for a trees federation" in out
+
+
 @pytest.fixture
 def gone(tmp_path, monkeypatch):
     """Stand in a folder that is removed."""
