@@ -15,6 +15,7 @@ from tests.papers.test_tables import FILE
 from tune_vfl.execution.losses import MAX_NODE_LOSSES
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.papers.reading import read_paper
+from tune_vfl.papers.results import TableResults, read_results, write_results
 from tune_vfl.papers.run import Reproduced, reproduce
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -82,3 +83,16 @@ def test_ctrl_c_ends_what_runs_and_keeps_it(workers: Workers, tmp_path: Path, ct
     assert said[-1] == "stopping: what runs now is finished and kept; press Ctrl-C again to leave at once"
     workers.after = lambda _searcher: None
     assert seeds_of(go(tmp_path)) == [0, 1, 2]
+
+
+def test_seeds_of_an_older_recipe_give_way_to_those_of_another_table(workers: Workers, tmp_path: Path) -> None:
+    go(tmp_path)
+    own = tmp_path / f"{NAME}.json"
+    (tmp_path / "test-table2.json").write_text(own.read_text(encoding="utf-8").replace(NAME, "test-table2"))
+    kept = TableResults.model_validate_json(own.read_text(encoding="utf-8"))
+    measured = kept.evaluations[LABEL]
+    older = measured.model_copy(update={"raw": {**(measured.raw or {}), "training": {"epochs": 1}}})
+    write_results(tmp_path, kept.model_copy(update={"evaluations": {LABEL: older}}))
+    assert go(tmp_path, minutes=0).results.evaluations[LABEL].raw == measured.raw
+    assert read_results(tmp_path, NAME).evaluations[LABEL].seeds == measured.seeds
+    assert len(workers.packs) == 3, "nothing is run"

@@ -91,10 +91,10 @@ def reproduce(
 
 
 def _borrowed(found: TablePlan, results: TableResults) -> dict[str, Results]:
-    """Return the evaluations of which another table has seeds that this one lacks."""
-    there = {label: set(kept.seeds) for label, kept in results.evaluations.items()}
-    kept = {one.evaluation.label: one.kept for one in found.owed}
-    return {label: one for label, one in kept.items() if set(one.seeds) - there.get(label, set())}
+    """Return the evaluations of which another table has seeds that this one lacks, or holds by another recipe."""
+    today = {one.evaluation.label: one.kept for one in found.owed if one.kept.seeds}
+    own = {label: results.evaluations.get(label, Results()) for label in today}
+    return {label: one for label, one in today.items() if (one.raw, one.seeds) != (own[label].raw, own[label].seeds)}
 
 
 @contextmanager
