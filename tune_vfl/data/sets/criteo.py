@@ -74,7 +74,9 @@ class Criteo(Loader[CriteoOptions]):
         y, values = _read(path, options.rows)
         note = f"the first {len(y):,} rows of {path.name}"
         if options.balance == "alternate":
-            y, values = _alternating(y, values)
+            # A row starts a run of equal labels where its label differs from that of the last one kept.
+            kept = torch.cat([torch.ones(1, dtype=torch.bool), y[1:] != y[:-1]]).nonzero().squeeze(1)
+            y, values = y[kept], {column: [of_all[k] for k in kept.tolist()] for column, of_all in values.items()}
             note = f"{len(y):,} of {note}: the labels alternate"
         partition = by_share(FEATURES, options.share, options.passive_parties, str(path))
         passive = tuple(_hashed(party, columns, values, options) for party, columns in partition.passive.items())
@@ -113,12 +115,6 @@ def _read(path: Path, rows: int) -> tuple[torch.Tensor, Values]:
     if not labels:
         raise DataError(f"{path}: is empty; expected a label and {len(FEATURES)} columns a line")
     return torch.tensor(labels), dict(zip(FEATURES, columns, strict=True))
-
-
-def _alternating(y: torch.Tensor, values: Values) -> tuple[torch.Tensor, Values]:
-    """Return the first row of each run of equal labels: those whose label differs from that of the last one kept."""
-    kept = torch.cat([torch.ones(1, dtype=torch.bool), y[1:] != y[:-1]]).nonzero().squeeze(1)
-    return y[kept], {column: [of_all[k] for k in kept.tolist()] for column, of_all in values.items()}
 
 
 def _level(text: str, column: str, path: Path, line: int) -> str:
