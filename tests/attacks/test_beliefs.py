@@ -9,7 +9,9 @@ import torch
 from torch.nn.functional import one_hot
 
 from tests.helpers.visits import EPOCHS, FILTER, ROWS, WIDTH, success, swapped
-from tune_vfl.attacks.parts.beliefs import beliefs, odds_of_taught
+from tune_vfl.attacks.parts.beliefs import WORTH, beliefs, by_beliefs, odds_of_taught
+from tune_vfl.attacks.parts.own_columns import ColumnRegression
+from tune_vfl.attacks.parts.trust import Trust
 
 KEPT = 0.7
 
@@ -121,3 +123,22 @@ def test_beliefs_that_are_those_of_other_rows_cost_little():
         found.append([success(answers[name], y) for name in ("with_taught", "matched_filter")])
     without, joined = torch.tensor(found).mean(0)
     assert joined > without - 0.02
+
+
+@pytest.mark.parametrize("keep", [0.75, 0.9])
+def test_a_deviation_of_belief_is_worth_half_a_log_odds_less_what_swaps_hide(keep):
+    """Own columns that say nothing: within a class taught the answer moves with the belief alone."""
+    y, taught, _, received = believed(strength=2.0)
+    known = torch.cat([(y == k).nonzero().flatten()[:10] for k in range(2)])
+    order = torch.cat([known, torch.tensor([i for i in range(ROWS) if i not in set(known.tolist())])])
+    y, taught, received = y[order], taught[order], received[:, order].unsqueeze(0)
+    swaps = torch.tensor([[[keep, 1 - keep], [1 - keep, keep]]])
+    trust = Trust(torch.full((1, 1, 2), 0.5).log(), y[:20].unsqueeze(0), swaps)
+    columns = torch.randn(1, ROWS, 2, generator=torch.Generator().manual_seed(0))
+    own = ColumnRegression.held(columns, columns, known=trust.known)
+    best = 0.2 * (2.0 * y - 1)[None, :, None] * torch.tensor([-1.0, 1.0])
+    found = by_beliefs(best, received, own, trust, swaps)[0]
+    odds, deviations = found[:, 1] - found[:, 0], beliefs(received, taught.unsqueeze(0))[0]
+    for of in (taught > 0, taught < 0):
+        both = torch.stack([deviations[of], odds[of]]).cov()
+        assert float(both[0, 1] / both[0, 0]) == pytest.approx(WORTH * (2 * keep - 1), rel=0.2)
