@@ -116,7 +116,7 @@ def nearer_to_positives(g: Tensor, y: Tensor) -> Tensor:
     return ((g - g[y == 1].mean()).abs() < (g - g[y == 0].mean()).abs()).float()
 
 
-def trained(columns: Sequence[Tensor], y: Tensor, test: Sequence[Tensor], y_test: Tensor, *, defended: bool) -> Twin:
+def trained(columns: Sequence[Tensor], y: Tensor, *, defended: bool) -> Twin:
     """Train a twin for all epochs but the last."""
     twin = Twin([x.shape[1] for x in columns], defended)
     for _ in range(EPOCHS - 1):
@@ -139,7 +139,7 @@ def by_twin(seed: int, parties: int, *, defended: bool, signed: bool) -> list[fl
     torch.manual_seed(seed)
     columns, test = list(rows.passive_train), list(rows.passive_test)
     y, y_test = rows.y_train.float(), rows.y_test
-    twin = trained(columns, y, test, y_test, defended=defended)
+    twin = trained(columns, y, defended=defended)
     order = torch.randperm(len(y)).split(BATCH)
     batches = [(twin.step([x[at] for x in columns], y[at]), y[at]) for at in order]
     g, truth = (torch.cat(part) for part in zip(*batches, strict=True))

@@ -72,7 +72,7 @@ ROOMS = {
         (
             "tune_vfl/attacks/matched_filter.py",
             "tune_vfl/attacks/parts/behind_parts.py",
-            "tune_vfl/attacks/parts/beliefs.py",
+            "tune_vfl/attacks/parts/behind_swaps.py",
             "tune_vfl/attacks/parts/forces.py",
             "tune_vfl/attacks/parts/half_means.py",
             "tune_vfl/attacks/parts/own_columns.py",
@@ -89,7 +89,7 @@ ROOMS = {
         ),
         {
             "attacks/test_behind_mechanisms.py": "",
-            "attacks/test_beliefs.py": "",
+            "attacks/test_behind_swaps.py": "",
             "attacks/test_forces.py": "",
             "attacks/test_half_means.py": "",
             "attacks/test_in_turn.py": "",

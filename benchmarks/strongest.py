@@ -101,7 +101,7 @@ def floors(task: Task) -> dict[str, list[float]]:
 
 
 @dataclass(eq=False)
-class Cell:
+class CellScores:
     """All seeds of a cell.
 
     Attributes:
@@ -144,9 +144,9 @@ def _advantage(values: Sequence[float], floor: Any) -> float:
     return max(0.0, (float(np.mean(values)) - at) / (1 - at))
 
 
-def read(out: Path) -> tuple[dict[Key, Cell], dict[tuple[str, bool], dict[str, list[float]]], set[str]]:
+def read(out: Path) -> tuple[dict[Key, CellScores], dict[tuple[str, bool], dict[str, list[float]]], set[str]]:
     """Return the cells of a file, the floors by table, and which cells with which seeds there are."""
-    cells: dict[Key, Cell] = defaultdict(Cell)
+    cells: dict[Key, CellScores] = defaultdict(CellScores)
     lower: dict[tuple[str, bool], dict[str, list[float]]] = defaultdict(dict)
     held = set()
     for line in out.read_text().splitlines() if out.exists() else []:

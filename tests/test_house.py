@@ -33,7 +33,7 @@ LONGEST_FUNCTION = 60
 # Of today, and each may only fall: lower the number with what is taken away.
 ONE_CALLER_HELPERS = 321
 SMALL_FILES = 22
-NAMES_OF_SEVERAL_CLASSES = 10
+NAMES_OF_SEVERAL_CLASSES = 9
 
 
 def named(path: Path) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.behind_parts import behind_parts
-from tune_vfl.attacks.parts.beliefs import by_beliefs
+from tune_vfl.attacks.parts.behind_swaps import behind_swaps
 from tune_vfl.attacks.parts.columns import taken
 from tune_vfl.attacks.parts.completion import in_chunks
 from tune_vfl.attacks.parts.forces import Forces, single_epochs
@@ -127,7 +127,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
                 read = with_signs(read_signs(received[thinned]), best[thinned], own.columns[thinned], few)
                 found[self.choice] = best.index_put((thinned,), read)
         if view.num_classes == 2 and swaps is not None:
-            found["beliefs"] = by_beliefs(found[self.choice], received, own, trust, swaps)
+            found["beliefs"] = behind_swaps(found[self.choice], received, own, trust, swaps)
             found[self.choice] = trust.balanced((found[self.choice] + found["beliefs"]) / 2)
         if mechanism.parts is not None:
             added = x[..., x.shape[-1] - view.features.added :]

@@ -138,7 +138,7 @@ class OwnLoop:
             epoch=epoch,
             step=self._steps,
             per_class_gradient=class_gradient(logits, embeddings[party], self.gradient_scale(batch)),
-            joined=None if len(received) == 1 else self._network.total(self.join(received), len(received)),
+            joined=self._network.total(self.join(received), len(received)),
         )
 
     def gradient_scale(self, batch: Batch) -> int:

@@ -101,7 +101,7 @@ class Judged:
 
 
 class Headlined:
-    """What a paper is known for, with what stands of it here.
+    """A headline of a paper with the verdicts of the claims that it rests on.
 
     Args:
         headline: what is claimed.

@@ -35,7 +35,7 @@ Trusted = Annotated[dict[str, Trust], BeforeValidator(_by_column)]
 
 
 class Grounds(Strict):
-    """What is known of a data set's evaluations before their numbers are judged.
+    """Facts of a data set that decide whether numbers measured on it can be judged at all.
 
     Attributes:
         chance: the utility of a model that has learned nothing; None where nothing is checked.
@@ -127,7 +127,7 @@ class Evaluation(Strict):
 
     @property
     def other_data(self) -> bool:
-        """Whether its rows are of another data set than the paper's; a sample or a part of the paper's is not."""
+        """Whether the evaluation uses another data set than the paper; a sample of the paper's is none."""
         return self.dataset != self.row.dataset or self.data.grounds.unknown
 
     @property

@@ -1,4 +1,4 @@
-"""How many published numbers come out here: by verdict, by size, by quantity and by data."""
+"""Counts of published numbers by verdict, by size of the difference, by quantity and by data."""
 
 from __future__ import annotations
 

@@ -87,21 +87,26 @@ class Difference:
     def verdict(self) -> Verdict:
         """``higher`` or ``lower`` where the interval leaves out what is published.
 
-        Else ``reproduced`` where error and distance are at most :data:`RESOLUTION`, so that scatter alone never earns
-        it; ``within noise`` for a noisy ratio; and ``undecided``.
+        Else ``reproduced`` where they are :attr:`near`, so that scatter alone never earns it; ``within noise`` for a
+        noisy ratio; and ``undecided``.
         """
         if self.away > self.width:
             return "higher" if self.gap > 0 else "lower"
         if self.noisy:
             return "within noise"
-        return "reproduced" if max(self.error, self.away) <= RESOLUTION else "undecided"
+        return "reproduced" if self.near else "undecided"
+
+    @property
+    def near(self) -> bool:
+        """Whether error and distance are at most :data:`RESOLUTION`."""
+        return max(self.error, self.away) <= RESOLUTION
 
     @property
     def size(self) -> Size:
         """``within`` :data:`RESOLUTION`, with at most that error; surely ``farther``; or ``undecided``."""
         if self.away - self.width > RESOLUTION:
             return "farther"
-        return "within" if max(self.error, self.away) <= RESOLUTION else "undecided"
+        return "within" if self.near else "undecided"
 
 
 def difference(

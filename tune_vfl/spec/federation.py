@@ -97,7 +97,7 @@ class Federation(ByName, Strict):
 
     @property
     def pass_name(self) -> str:
-        """What a pass over the rows is called: an epoch; of trees, which grow in it, a round."""
+        """The name of one pass over the training rows: ``epoch``, or ``round`` where a tree grows in each."""
         return "round" if self.name == "trees" else "epoch"
 
     @property

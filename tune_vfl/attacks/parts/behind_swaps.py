@@ -27,7 +27,7 @@ FAINTEST = 1e-2
 _FARTHEST = 4.0
 
 
-def by_beliefs(best: Tensor, received: Tensor, own: ColumnRegression, trust: Trust, swaps: Tensor) -> Tensor:
+def behind_swaps(best: Tensor, received: Tensor, own: ColumnRegression, trust: Trust, swaps: Tensor) -> Tensor:
     """Return logits ``(T, n, 2)`` of the true classes, by the class taught, the model's belief and the own columns.
 
     The gradient of a cross-entropy is the belief less the class taught: its sign tells the latter of every row, which

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from tests.helpers.visits import EPOCHS, FILTER, ROWS, WIDTH, success, swapped
-from tune_vfl.attacks.parts.beliefs import WORTH, beliefs, by_beliefs, odds_of_taught
+from tune_vfl.attacks.parts.behind_swaps import WORTH, behind_swaps, beliefs, odds_of_taught
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
 from tune_vfl.attacks.parts.trust import Trust
 
@@ -137,7 +137,7 @@ def test_a_deviation_of_belief_is_worth_half_a_log_odds_less_what_swaps_hide(kee
     columns = torch.randn(1, ROWS, 2, generator=torch.Generator().manual_seed(0))
     own = ColumnRegression.held(columns, columns, known=trust.known)
     best = 0.2 * (2.0 * y - 1)[None, :, None] * torch.tensor([-1.0, 1.0])
-    found = by_beliefs(best, received, own, trust, swaps)[0]
+    found = behind_swaps(best, received, own, trust, swaps)[0]
     odds, deviations = found[:, 1] - found[:, 0], beliefs(received, taught.unsqueeze(0))[0]
     for of in (taught > 0, taught < 0):
         both = torch.stack([deviations[of], odds[of]]).cov()
