@@ -51,7 +51,7 @@ class FlatModel:
         self.values.detach().mul_(share)
 
 
-class Average:
+class MovingAverage:
     """Exponential moving average of tensors that change in place.
 
     Args:
@@ -127,7 +127,7 @@ def mixmatch(model: nn.Module, pool: Pool, fit: Fit, *, streams: StreamsByName) 
         streams: the random streams by name.
     """
     flat = FlatModel(model, fit.lr)
-    average = Average([flat.values, *(b for b in model.buffers() if b.is_floating_point())], fit.ema_decay)
+    average = MovingAverage([flat.values, *(b for b in model.buffers() if b.is_floating_point())], fit.ema_decay)
     model.train()
     step = 0
     for rows in mixed_rows(pool, fit, streams):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tune_vfl.attacks.parts.inference_head import InferenceHead, MemberNorm
 from tune_vfl.attacks.parts.mixed_rows import Fit, MixedRows, Pool, StreamsByName, mixed_rows
-from tune_vfl.attacks.parts.mixmatch import Average, FlatModel, interleave
+from tune_vfl.attacks.parts.mixmatch import FlatModel, MovingAverage, interleave
 from tune_vfl.models.layers import Linear
 
 _EPS, _MOMENTUM = 1e-5, 0.1
@@ -89,7 +89,7 @@ class _Step:
     def __init__(self, head: InferenceHead, fit: Fit) -> None:
         norm, last = cast("MemberNorm", head[0]), cast("Linear", head[2])
         self._fit, self._flat = fit, FlatModel(head, fit.lr)
-        self.average = Average([self._flat.values], fit.ema_decay)
+        self.average = MovingAverage([self._flat.values], fit.ema_decay)
         classes, width = last.weight.shape[-2:]
         shapes = [(-1, 1, width), (-1, 1, width), (-1, classes, width), (-1, classes, 1)]
         parameters = [norm.weight, norm.bias, last.weight, last.bias]
