@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -98,6 +100,26 @@ def test_label_dps_swaps_hide_few_labels_whether_they_are_known_or_not(monkeypat
     unknown = sum(found_in(*trained(*given))["matched_filter"]) / 6
     assert known > unknown - 0.02
     assert min(known, unknown) > 0.9
+
+
+def test_noise_between_the_classes_hides_less_from_a_fit_that_trusts_gradients_little(tmp_path, monkeypatch):
+    """Rare positives and columns that say little: by agreement with these the gradients seem too sure."""
+    rng = np.random.default_rng(0)
+    hidden, noise = rng.normal(size=(1200, 4)), rng.normal(size=(1200, 8))
+    score = hidden.sum(1) + 0.5 * rng.logistic(size=1200)
+    columns = [hidden[:, :2] + noise[:, :2], noise[:, 4:6], hidden[:, 2:] + 0.7 * noise[:, 2:4], noise[:, 6:]]
+    table = pd.DataFrame(np.concatenate(columns, 1), columns=[f"c{place}" for place in range(8)])
+    table.assign(label=score > np.quantile(score, 0.85)).to_csv(tmp_path / "table.csv", index=False)
+    dataset = {"name": "csv", "path": str(tmp_path / "table.csv"), "label": "label", "split": 0.5}
+    cell = cells("training.epochs=20", dataset=dataset, defense="grad_perturb", attacks=["matched_filter"])()
+    task, found = Task.open(cell), []
+    for mechanism in (DEFENSES["grad_perturb"].mechanism, lambda _: None):
+        monkeypatch.setattr(DEFENSES["grad_perturb"], "mechanism", mechanism)
+        params = [defense_params("grad_perturb", {"epsilon": 0.3}, num_classes=2)]
+        found.append(found_in(task, train_pack(task, params, Pack((0, 1, 2), 1), task.watching)))
+    known, unknown = (sum(of["matched_filter"]) / 3 for of in found)
+    assert set(found[0]) - set(found[1]) == {"shapes"}
+    assert known > unknown + 0.03
 
 
 def split(seed, bins, *, tell=True):

@@ -8,7 +8,7 @@ from math import exp
 import pytest
 import torch
 
-from tune_vfl.defenses.base import DEFENSES
+from tune_vfl.defenses.base import DEFENSES, defense_params
 from tune_vfl.defenses.parts.pipeline import Pipeline
 from tune_vfl.protocol.mechanism import ClassParts, Mechanism
 
@@ -72,7 +72,7 @@ def test_label_dp_declares_nothing_where_rows_differ_or_the_loss_is_another(give
         (["sparsification", "gaussian"], set()),
         (["label_dp", "cae"], set()),
         (["label_dp", "potential_energy"], set()),
-        (["ladistill", "sgsub", "geno"], set()),
+        (["ladistill", "sgsub", "geno"], {"blurred"}),
     ],
 )
 def test_a_chain_declares_what_no_other_stage_undoes(stages, holds):
@@ -88,3 +88,20 @@ def test_a_chain_declares_what_no_other_stage_undoes(stages, holds):
 
 def test_every_fact_is_about_what_is_sent_or_what_is_taught():
     assert sorted(Mechanism.AS_SENT + Mechanism.TAUGHT) == sorted(f.name for f in fields(Mechanism))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "blurred"),
+    [
+        ("ladistill", {}, True),
+        ("ladsg", {}, True),
+        ("kdk", {"anchor": "teacher_argmax"}, True),
+        ("kdk", {}, False),
+        ("grad_perturb", {}, True),
+    ],
+)
+def test_rows_are_blurred_where_a_teacher_or_noise_moves_each_between_the_classes(name, given, blurred):
+    cls = DEFENSES[name]
+    defense = cls(defense_params(name, given, num_classes=2), num_classes=2, embedding_dims=[2])
+    declared = defense.mechanism()
+    assert (declared is not None and bool(declared.blurred)) == blurred

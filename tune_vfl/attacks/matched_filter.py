@@ -18,8 +18,8 @@ from tune_vfl.attacks.parts.forces import Forces, single_epochs
 from tune_vfl.attacks.parts.half_means import half_means
 from tune_vfl.attacks.parts.own_columns import ColumnRegression
 from tune_vfl.attacks.parts.read_signs import read_signs, with_signs
-from tune_vfl.attacks.parts.templates import Templates
-from tune_vfl.attacks.parts.trust import FAINT, RAREST, Trust
+from tune_vfl.attacks.parts.templates import ClassShapes, Templates
+from tune_vfl.attacks.parts.trust import FAINT, POWERS, RAREST, Trust
 from tune_vfl.attacks.parts.unsent_sums import UnsentSums
 from tune_vfl.attacks.parts.visits_by_step import VisitsByStep
 from tune_vfl.errors import SpecError
@@ -28,7 +28,7 @@ from tune_vfl.protocol.view import Answer
 from tune_vfl.spec import Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tune_vfl.protocol.view import View
     from tune_vfl.protocol.visits import Visits
@@ -61,9 +61,10 @@ class MatchedFilter(Attack[MatchedFilterParams]):
     trusted. An attacker knows the defense: where it swaps labels it looks behind the swaps, of two classes also by
     what the model believed beside the class that it was taught, and where it sends later what it did not send, the
     rows whose gradients a sent number adds up are fitted, unless known rows speak against it; so are the rows whose
-    forces a gradient adds up, where embeddings of one class repel each other. Where the model is taught numbers for
-    parts of a class, a fit of the parts is added. Where of two classes most entries of the gradients are 0, the
-    class is read off the signs of the others too, and off which rows are sent.
+    forces a gradient adds up, where embeddings of one class repel each other. Where rows of two classes are blurred
+    by a teacher or by noise between the classes, a fit that trusts gradients little is averaged in. Where the model
+    is taught numbers for parts of a class, a fit of the parts is added. Where of two classes most entries of the
+    gradients are 0, the class is read off the signs of the others too, and off which rows are sent.
     """
 
     summary = "fit all rows' labels, slowly moving class templates of gradients and a kernel on own columns together"
@@ -120,6 +121,11 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         halves = {name: Templates(VisitsByStep.of(mean, rows), 2) for name, mean in means.items()}
         with_means = own.beside(*_spans(received))
         found = self._fitted(templates, halves, ledger, forces, own=own, with_means=with_means, trust=trust)
+        if view.num_classes == 2 and mechanism.blurred:
+            start = trust.by_known(own)
+            nothing = (torch.zeros_like(start), start)
+            shapes = self._in_turn(ClassShapes(templates), nothing, start=start, own=own, trust=trust, powers=(1.0,))
+            found["shapes"], found[self.choice] = shapes, trust.balanced((found[self.choice] + shapes) / 2)
         if view.num_classes == 2 and swaps is None:
             thinned = (received == 0).flatten(1).float().mean(-1) > THINNED
             if thinned.any():
@@ -185,12 +191,13 @@ class MatchedFilter(Attack[MatchedFilterParams]):
 
     def _in_turn(
         self,
-        model: Templates | UnsentSums | Forces,
+        model: Templates | UnsentSums | Forces | ClassShapes,
         first: tuple[Tensor, Tensor],
         *,
         start: Tensor,
         own: ColumnRegression,
         trust: Trust,
+        powers: Sequence[float] = POWERS,
     ) -> Tensor:
         """Return the mean of the logits of the later half of rounds: fits that wander are surer together.
 
@@ -204,7 +211,7 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         while len(rounds) <= self.params.rounds and len(at):
             likelihoods = model.evidence(judge.taught(said, gate))
             gates = [start, *judge.sharpened(of_all.scores(judge.pinned(logits.exp())))]
-            said, gate = judge.chosen(likelihoods, gates)
+            said, gate = judge.chosen(likelihoods, gates, powers)
             before, logits = logits, judge.balanced(judge.of_true(said) + gate)
             rounds.append(rounds[-1].index_copy(0, at, logits))
             moving = (logits.exp() - before.exp()).abs().sum(-1).mean(-1) / 2 > STILL

@@ -11,6 +11,7 @@ from torch import Tensor
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.errors import UsageError
 from tune_vfl.protocol.hooks import Context
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.spec import Strict
 
 
@@ -60,3 +61,7 @@ class GradPerturb(Defense[GradPerturbParams]):
         noise = (draws * sensitivity / self.number(lambda p: p.epsilon)).to(grad.dtype)
         weights = torch.cat([-noise, noise], dim=-1) if along_difference else noise
         return grad + context.per_class_gradient(weights).to(grad.dtype)
+
+    def mechanism(self) -> Mechanism:
+        """Return that the noise lies along the difference of the classes' gradients."""
+        return Mechanism(blurred=True)

@@ -52,11 +52,13 @@ class Mechanism(PerMember):
             are, and what is not sent is added to the next gradient in the same place of a batch of the same size: when
             a batch has another size, or never. None: not so.
         repels: how embeddings of one class in a batch repel each other. None: they do not.
+        blurred: whether the gradient of a row is that of a number of its own between the classes: a teacher's, or one
+            of noise. None: not so.
     """
 
     AS_SENT: ClassVar[tuple[str, ...]] = ("coin", "laplace", "unsent")
     """Fields about gradients as they are sent."""
-    TAUGHT: ClassVar[tuple[str, ...]] = ("swaps", "parts", "repels")
+    TAUGHT: ClassVar[tuple[str, ...]] = ("swaps", "parts", "repels", "blurred")
     """Fields about labels and loss."""
     coin: Tensor | None = None
     laplace: Tensor | None = None
@@ -64,6 +66,7 @@ class Mechanism(PerMember):
     parts: ClassParts | None = None
     unsent: Unsent | None = None
     repels: Repulsion | None = None
+    blurred: bool | None = None
 
     def without_noise(self, sent: Tensor) -> Tensor:
         """Return gradients denoised by the known law of the noise, before they enter any mean.

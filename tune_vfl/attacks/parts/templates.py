@@ -23,6 +23,8 @@ MIXED = 0.2
 """Share of the shape of both classes' noise in that of either."""
 EVEN = 1e-3
 """Share of noise of one size in such a shape: what is narrow in most directions may tell the classes by these alone."""
+OF_SHAPES = 0.03
+"""Power of a class's own shape where rows are blurred between the classes."""
 QUIET = 0.03
 """The least noise of a step, in units of the gradients' mean square: where nearly nothing is sent rounding is left."""
 
@@ -180,6 +182,28 @@ class Templates:
             weights[..., :1, :] -= middle.mT @ root
             found.append(-((columns @ weights).square().sum(-1) + volume) / 2)
         return torch.where(silent[:, None, None, None, None], 0.0, torch.stack(found, -1))
+
+
+class ClassShapes:
+    """Evidence of the mean and shape that each of two classes' gradients have, at a fixed power.
+
+    Where each row's gradient is that of a number of its own between the classes, visits of a row err alike: the
+    evidence of many visits is much too sure of itself, and agreement with own columns that say little does not show it.
+
+    Args:
+        templates: of two classes.
+    """
+
+    def __init__(self, templates: Templates) -> None:
+        self._templates = templates
+
+    def of_members(self, members: Tensor) -> ClassShapes:
+        """Return those of some members, by position or mask."""
+        return ClassShapes(self._templates.of_members(members))
+
+    def evidence(self, shares: Tensor) -> list[Tensor]:
+        """Return log likelihoods of the classes ``(T, n, 2)``, tempered, of class probabilities ``(T, n, 2)``."""
+        return [OF_SHAPES * self._templates.evidence(shares)[-1]]
 
 
 class _System(NamedTuple):

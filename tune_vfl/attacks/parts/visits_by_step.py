@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 FOLDS = 5
 SENT = 16
 """Principal columns of the embeddings."""
-MOST = 512
-"""Limit of steps; of a training with more of them neighboring ones count as one."""
+LEAST, MOST = 100, 512
+"""Rows of a step, and steps, up to and above which neighboring steps count as one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,8 @@ class VisitsByStep:
         members, entries, count = places.shape[:3]
         columns = torch.cat([torch.ones_like(received[..., :1]), _on_one_scale(sent), _centered(received)], -1)
         batch = max(1, round(visits.batch * count / visits.places.shape[-1]))  # of a part of the rows, so many a step
-        chunk = batch * -(-entries * -(-count // batch) // MOST)
+        joined = max(-(-min(LEAST, count) // batch), -(-entries * -(-count // batch) // MOST))
+        chunk = batch * joined
         order = pad(places.squeeze(-1).argsort(-1), (0, -count % chunk), value=count)  # (T, E, steps * chunk)
         steps = order.shape[-1] // chunk
         by_fold, at = _dealt(order.view(members, entries * steps, chunk), count)

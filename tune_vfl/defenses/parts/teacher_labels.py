@@ -14,6 +14,7 @@ from tune_vfl.defenses.parts.by_id import RowTable
 from tune_vfl.defenses.parts.teacher_nets import TeacherNet, teacher_for
 from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
 from tune_vfl.errors import UsageError
+from tune_vfl.protocol.mechanism import Mechanism
 from tune_vfl.spec import Named, Strict
 from tune_vfl.spec.cell import Mode
 
@@ -160,6 +161,10 @@ class TeacherLabels(Defense[TeacherLabelsParams]):
         places = self._rows.positions(ids) + self._starts
         ranks = self._ranks.index_select(0, places.reshape(-1)).view(*ids.shape, -1)
         return soft_labels(ranks, self.number(lambda p: p.k), self.number(lambda p: p.epsilon))
+
+    def mechanism(self) -> Mechanism | None:
+        """Return that a row is taught the teacher's choice beside its class; None where the class stays first."""
+        return None if self.shared.anchor == "true_label" else Mechanism(blurred=True)
 
     def logged(self) -> dict[str, Sequence[float]]:
         """Return ``teacher_accuracy``, on the training rows."""
