@@ -205,7 +205,7 @@ def planted(folder: Path, name: str) -> Attempt:
 
 def attempts(first: First, other: Other, work: Path) -> Iterator[tuple[str, Attempt]]:
     """Yield each way in, and whether it leads in."""
-    sample = ROOT / "tests" / "samples" / "packed-1.study"
+    sample = ROOT / "tests" / "samples" / "0.1.0" / "half.study"
     name = json.loads(first.runs("study", "unpack", sample, "--json").stdout)["study"]
     first.runs("report", name)
     first.python("-c", "from tune_vfl.kernels import compiled; compiled.load()")

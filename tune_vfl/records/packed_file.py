@@ -11,14 +11,12 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tune_vfl.errors import ParcelError
 from tune_vfl.machine.plain_json import load_plain
 from tune_vfl.machine.version import VERSION
-from tune_vfl.records import packed_before
 from tune_vfl.records.packed import PACKED_SCHEMA, Packed
 
 HEAD = "packed.json"
@@ -72,8 +70,6 @@ def from_bytes(content: bytes, where: str, most: int = MOST_BYTES) -> Packed:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _refuse_others(archive, where, most)
             files = {name: _lines(archive, name, where) for name in archive.namelist() if name != HEAD}
-            if packed_before.HEAD in files:
-                return Packed.checked(_before(files, where), _none(where))
     except _DAMAGED as error:
         raise ParcelError(f"{_none(where)}, or is damaged ({error}); pack or pull it again") from error
     return Packed.checked({name.removesuffix(".jsonl"): rows for name, rows in files.items()}, _none(where))
@@ -134,30 +130,18 @@ def _refuse_others(archive: zipfile.ZipFile, where: str, most: int) -> None:
     sizes = {info.filename: info.file_size for info in archive.infolist()}
     if sum(info.file_size for info in archive.infolist()) > most:
         raise ParcelError(f"{_none(where)}: what is in it is larger than {_said(most)}")
-    names = archive.namelist()
-    head_name = next((name for name in (HEAD, packed_before.HEAD) if name in names), None)
-    if head_name == HEAD and sizes[HEAD] > _MOST_HEAD:
+    if sizes.get(HEAD, 0) > _MOST_HEAD:
         raise ParcelError(f"{_none(where)}: {HEAD} in it is larger than {_MOST_HEAD} bytes")
-    lines = _lines(archive, head_name, where) if head_name else []
+    lines = _lines(archive, HEAD, where) if HEAD in sizes else []
     head = lines[0] if len(lines) == 1 and isinstance(lines[0], dict) else {}
-    before = head_name == packed_before.HEAD and head.get("schema") == packed_before.SCHEMA
-    if not before and head.get("schema") != PACKED_SCHEMA:
+    if head.get("schema") != PACKED_SCHEMA:
         raise ParcelError(
             f"{where}: expected a packed study of schema {PACKED_SCHEMA}, got {head.get('schema')!r} (written by "
             f"tune-vfl {head.get('program', 'unknown')}; this is {VERSION}); a later one is read by a later tune-vfl"
         )
-    now = [HEAD, *(f"{table}.jsonl" for table in TABLES)]
-    expected = sorted([packed_before.HEAD, packed_before.TRIALS] if before else now)
+    names, expected = archive.namelist(), sorted([HEAD, *(f"{table}.jsonl" for table in TABLES)])
     if sorted(names) != expected:
         raise ParcelError(f"{_none(where)}: expected {', '.join(expected)} in it, got {', '.join(names)[:300]}")
-
-
-def _before(files: Mapping[str, list[Any]], where: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the tables of a file of the schema before."""
-    try:
-        return packed_before.tables(files[packed_before.HEAD][0], files[packed_before.TRIALS])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ParcelError(f"{_none(where)}: {type(error).__name__}: {error}") from error
 
 
 def _none(where: str) -> str:
