@@ -38,9 +38,9 @@ def pages(campaigns: Iterable[CampaignRecord], out: Path, *, running: bool) -> I
     before: set[int] = set()
     for campaign in campaigns:
         begun = time.process_time()
-        from reports.page import write_report
+        from reports.page import place_report, report_files
 
-        write_report(campaign, out, refreshing=running)
+        place_report(report_files(campaign, refreshing=running), out)
         files = [path.stat() for path in out.rglob("*") if path.is_file()]
         yield time.process_time() - begun, sum(f.st_size for f in files if f.st_mtime_ns not in before)
         before = {f.st_mtime_ns for f in files}

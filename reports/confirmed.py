@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint, Line
+    from tune_vfl.records.answers import Confirmation, Line
+    from tune_vfl.records.confirmations import ConfirmedPoint
     from tune_vfl.records.studies import StudyRecord
 
 
@@ -46,7 +47,7 @@ def sections(records: Sequence[StudyRecord]) -> list[ConfirmedSection]:
 
 
 def _section(record: StudyRecord, found: Confirmation) -> ConfirmedSection:
-    fixed, model = set(record.cell.fixed), found.baseline
+    fixed, model = set(record.cell.fixed), found.undefended
     return ConfirmedSection(
         study=record.name,
         says=" ".join([_stays(found), *_gap(found, formatting.metric(record.cell.metric))]),
@@ -76,11 +77,8 @@ def _stays(found: Confirmation) -> str:
     stay = sum(p.confirmed for p in front)
     came = sum(p.confirmed for p in found.points if not p.on_front)
     joined = f", and {formatting.count(came, 'neighbor joins', 'neighbors join')} them" if came else ""
-    where = (
-        f"{formatting.count(found.reserve, 'row')} that no search has seen"
-        if found.reserve
-        else "the search's own rows"
-    )
+    (reserve,) = found.reserve.values()
+    where = f"{formatting.count(reserve, 'row')} that no search has seen" if reserve else "the search's own rows"
     stays = (
         f"{stay} of {formatting.count(len(front), 'point')} of the front stay"
         if front
@@ -94,9 +92,10 @@ def _stays(found: Confirmation) -> str:
 
 
 def _gap(found: Confirmation, metric: str) -> list[str]:
-    if not found.gap:
+    (gap,) = found.gap.values()
+    if not gap:
         return []
-    utility, leakage = found.gap["utility"], found.gap["leakage"]
+    utility, leakage = gap["utility"], gap["leakage"]
     better, less = ("better" if utility >= 0 else "worse"), ("less" if leakage >= 0 else "more")
     looked = f"{abs(utility):.3f} {metric} {better} than that, and {abs(leakage):.3f} {less} leaky"
     return [f"On average the search's front looked {looked}."]

@@ -43,17 +43,6 @@ PLOTLY_FILE = "figures/plotly.js"
 """The script that draws the figures of a running search's page, 5 MB; a final page holds it."""
 
 
-def write_report(
-    given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
-    out: Path,
-    *,
-    refreshing: bool = False,
-    pictures: Mapping[str, bytes] | None = None,
-) -> Path:
-    """Write a report into a folder, see :func:`report_files` and :func:`place_report`; return the page."""
-    return place_report(report_files(given, refreshing=refreshing, pictures=pictures), out)
-
-
 def report_files(
     given: CampaignRecord | Sequence[StudyRecord] | Sequence[CampaignRecord],
     *,

@@ -16,7 +16,6 @@ from __future__ import annotations
 import copy
 import faulthandler
 import platform
-import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -244,10 +243,3 @@ def ended_after(seconds: float | None) -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-def nap(seconds: float) -> None:
-    """Sleep in small pieces, so that a signal is served at once."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, 0.05))

@@ -55,8 +55,8 @@ def test_what_a_confirmation_does_not_know_is_not_known() -> None:
     part = again(GOOD, GOOD)
     assert part.confirmation is not None
     silent = part.confirmation.points[0].model_copy(update={"attacks": {}})
-    lost = part.confirmation.baseline.model_copy(update={"utility": None, "utility_interval": None})
-    unknown = part.confirmation.model_copy(update={"points": (silent,), "baseline": lost})
+    lost = part.confirmation.undefended.model_copy(update={"utility": None, "utility_interval": None})
+    unknown = part.confirmation.model_copy(update={"points": (silent,), "baseline": {"breast_cancer": lost}})
     bounds = Bounds(SettingsTable(campaign_of(replace(part, confirmation=unknown))))
     for name in ("utility_loss", "attacks.norm.advantage", "attacks.norm.success"):
         assert np.isnan(bounds.of(name).value).all()

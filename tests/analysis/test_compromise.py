@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.campaigns import chosen
-from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.confirmations import knee_named, made_up_confirmation
 from tests.helpers.fronts import knee_of
 from tests.helpers.studies import made_up_attack, made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.analysis.reliability import scale_of
@@ -52,7 +52,7 @@ def test_a_confirmed_knee_goes_before_the_search_s() -> None:
     own = knee_of(record)
     confirmation = made_up_confirmation()
     assert knee_of(replace(record, confirmation=confirmation)) == own, "an answer that does not name one"
-    named = replace(record, confirmation=confirmation.model_copy(update={"knee": 10}))
+    named = replace(record, confirmation=confirmation.model_copy(update={"knee": knee_named(record.name, 10)}))
     assert knee_of(named) == 10 != own
     assert chosen(named, "knee").number == 10
 

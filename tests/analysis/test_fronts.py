@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.campaigns import attack_of, campaign_of, confirmed, outcome_of, part_of, steady
+from tests.helpers.confirmations import knee_named
 from tune_vfl.analysis.compromise import knee_of
 from tune_vfl.analysis.formatting import count, listed, metric, number, score, setting, short, short_span, span
 from tune_vfl.analysis.joint_front import joint_of
@@ -43,7 +44,7 @@ def test_of_what_stayed_the_middle_of_those_that_fresh_seeds_cannot_tell_apart()
         assert knee_of(joint_of(campaign_of(laplace, again[1])).settings, [0, 1, 2]) == best
     lone = confirmed(part_of("laplace", LAPLACE), {0: (0.94, 0.6, True), 1: (0.9, 0.3, True)})
     assert lone.confirmation is not None
-    named = replace(lone, confirmation=lone.confirmation.model_copy(update={"knee": 1}))
+    named = replace(lone, confirmation=lone.confirmation.model_copy(update={"knee": knee_named(lone.name, 1)}))
     assert knee_of(joint_of(campaign_of(named)).settings, [0, 1, 2]) == 1, "a lone study's confirmation names it"
 
 

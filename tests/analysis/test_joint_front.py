@@ -14,9 +14,8 @@ from tune_vfl.analysis.joint_front import Joint, joint_of
 from tune_vfl.evaluation.certainty import certainties
 from tune_vfl.metrics import pareto
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.answers import Confirmation, PointName
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.confirmations import CONFIRMATION_SCHEMA
-from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
 from tune_vfl.records.studies import in_order
 from tune_vfl.spec.cell import MEASURE
 
@@ -191,13 +190,13 @@ def test_a_confirmation_of_the_whole_campaign_names_the_knee() -> None:
     named = PointName(study=laplace.name, number=0)
     rest: dict[str, Any] = {"points": (), "lines": (), "checks": (), "reserve": {}, "baseline": {}, "gap": {}}
     about: dict[str, Any] = {
-        "schema": CONFIRMATION_SCHEMA,
+        "schema": "tune-vfl/confirmation/1",
         "name": "camp",
         "measure": MEASURE,
         "seeds": (1000,),
         **rest,
     }
-    answer = JointConfirmation(**about, knee={"breast_cancer": named})
+    answer = Confirmation(**about, knee={"breast_cancer": named})
     joint = joint_of(campaign_of(*parts, confirmation=answer))
     assert joint.knee is not None
     assert (joint.knee.study, joint.knee.number) == named.setting

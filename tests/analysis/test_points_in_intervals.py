@@ -171,7 +171,7 @@ def test_of_a_confirmation_and_of_what_is_bounded_by_it(of: Drawn) -> None:
         for attack in point.attacks.values():
             assert holds(attack.advantage.value, attack.advantage.interval)
             assert holds(attack.success.value, attack.success.interval)
-    seen = campaign_of(replace(part, confirmation=answer_of(table, part.name)))
+    seen = campaign_of(replace(part, confirmation=answer_of(part, [table])))
     joint = joint_of(seen)
     for point in joint.points:
         check(Describer(joint).setting(joint.settings.place[point.study, point.number]))

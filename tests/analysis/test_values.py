@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, chosen, confirmed, outcome_of, part_of, steady
+from tests.helpers.confirmations import knee_named
 from tests.helpers.fronts import front_of, knee_of, ranks_of
 from tune_vfl.analysis.bounds import Bounds
 from tune_vfl.analysis.compromise import compromise_of
@@ -152,7 +153,7 @@ def test_a_compromise_is_weighed_between_the_party_alone_and_the_undefended_mode
     assert compromise_of(bare, scale) == 0, "none was attacked: the most useful"
     named = confirmed(study(), {2: (0.8, 0.2, True)})
     assert named.confirmation is not None
-    with_knee = replace(named, confirmation=named.confirmation.model_copy(update={"knee": 2}))
+    with_knee = replace(named, confirmation=named.confirmation.model_copy(update={"knee": knee_named(named.name, 2)}))
     assert knee_of(with_knee) == 2
 
 

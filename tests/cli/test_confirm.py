@@ -12,15 +12,16 @@ from tests.helpers.contests import SCALES, campaign_of, confirmable, played, sea
 from tests.helpers.contests import answered as answer_to
 from tune_vfl.analysis.decide import decisions
 from tune_vfl.analysis.sentences import sentences
-from tune_vfl.confirmation.answer import joint_answer_of
+from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
 from tune_vfl.confirmation.run import Confirmed
 from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.confirmation.tuning import with_tuned
+from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.outcome import TunedAttack
-from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint
-from tune_vfl.records.joint_confirmation import JointConfirmation
+from tune_vfl.records.answers import Confirmation
+from tune_vfl.records.confirmations import ConfirmedPoint
 from tune_vfl.service import projecting, studies
 from tune_vfl.spec.cell import MEASURE
 
@@ -68,7 +69,7 @@ def answered(ledger: Ledger, *, noise: float = 0.02) -> Confirmation:
     """Confirm without Ray, and keep the answer."""
     contest = Contest.of(ledger.record(), 4)
     answer = answer_to(contest, played(contest, noise=noise))
-    ledger.confirmations.set_answer(answer)
+    Confirmations(ledger.place, None).set_answer(answer)
     return answer
 
 
@@ -114,7 +115,7 @@ def test_it_prints_a_table_what_is_merged_and_what_to_know(run: Run, ended: Conf
 
 
 @pytest.fixture
-def joint(monkeypatch: pytest.MonkeyPatch) -> JointConfirmation:
+def joint(monkeypatch: pytest.MonkeyPatch) -> Confirmation:
     """What a campaign's confirmation ended with, on two data sets."""
     parts = [
         confirmable("laplace", scales=SCALES[:6]),
@@ -123,13 +124,13 @@ def joint(monkeypatch: pytest.MonkeyPatch) -> JointConfirmation:
     ]
     campaign = campaign_of(parts)
     tables = [ContestTable(contest, played(contest)) for contest in contests_of(campaign, 4)]
-    answer = joint_answer_of(campaign, tables)
+    answer = answer_of(campaign, tables)
     monkeypatch.setattr(projecting, "confirm_named", lambda *_, **__: Confirmed(answer))
     monkeypatch.setattr(studies, "campaign_record", lambda *_: replace(campaign, confirmation=answer))
     return answer
 
 
-def test_a_campaign_answers_in_the_same_schema_and_by_data_set(run: Run, joint: JointConfirmation) -> None:
+def test_a_campaign_answers_in_the_same_schema_and_by_data_set(run: Run, joint: Confirmation) -> None:
     code, out, _ = run("confirm", "campaign", "--json")
     assert (code, out.count("\n")) == (0, 1)
     answer = json.loads(out)
@@ -143,7 +144,7 @@ def test_a_campaign_answers_in_the_same_schema_and_by_data_set(run: Run, joint: 
     assert set(answer["baseline"]) == set(answer["knee"]) == {"breast_cancer", "wine"}
 
 
-def test_a_campaign_is_shown_data_set_by_data_set(run: Run, joint: JointConfirmation) -> None:
+def test_a_campaign_is_shown_data_set_by_data_set(run: Run, joint: Confirmation) -> None:
     code, out, err = run("confirm", "campaign")
     assert code == 0
     several, alone = out.split("campaign on wine: ")
@@ -224,7 +225,7 @@ def test_an_export_prefers_what_was_confirmed_and_says_so(run: Run, tmp_path: Pa
     answer = answered(ledger, noise=0.0)
     bounds = {p.number: 0.6 if p.number == before["trial"] else p.leakage_upper_90 for p in answer.points}
     raised = [_with_bound(p, max(0.1, bounds[p.number] or 0.0)) for p in answer.points]
-    ledger.confirmations.set_answer(answer.model_copy(update={"points": tuple(raised)}))
+    Confirmations(ledger.place, None).set_answer(answer.model_copy(update={"points": tuple(raised)}))
     ledger.close()
     code, _, err = run("export", "study", "--select", "leakage<=0.5", "-o", tmp_path / "after.json")
     assert code == 0

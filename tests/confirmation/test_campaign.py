@@ -22,18 +22,18 @@ from tests.helpers.contests import (
     searched,
 )
 from tests.helpers.simulated import closed_form
-from tune_vfl.confirmation.answer import answer_of, joint_answer_of
+from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest, contests_of
-from tune_vfl.confirmation.jobs import Place, cut
+from tune_vfl.confirmation.jobs import cut
 from tune_vfl.confirmation.kept import Kept
 from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.confirmation_store import Confirmations, Place
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.outcome import Score, TunedAttack
-from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, Confirmation, SeedRecord
-from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
+from tune_vfl.records.answers import Confirmation, PointName
+from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, SeedRecord
 from tune_vfl.records.studies import StudyRecord
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -116,7 +116,7 @@ def test_the_true_joint_front_is_found_and_a_defense_that_was_lucky_goes() -> No
     held = played_noisily(contest)
     table = ContestTable(contest, held)
     campaign = campaign_of(parts)
-    joint = joint_answer_of(campaign, [table])
+    joint = answer_of(campaign, [table])
     truth = {(study, number) for study in ("laplace", "gaussian") for number in range(6)}
     assert set(joint.by_setting) == truth
     for point in joint.points:
@@ -126,16 +126,18 @@ def test_the_true_joint_front_is_found_and_a_defense_that_was_lucky_goes() -> No
         assert point.utility == pytest.approx(utility, abs=0.03)
         assert point.leakage == pytest.approx(leakage, abs=0.03)
         assert (point.stays or 0.0) < 0.5 or point.study != "iso"
-    of = {name: answer_of(table, name) for name in ("laplace", "gaussian", "iso")}
-    assert {(s, n) for s, answer in of.items() for n in answer.by_number} == truth
-    luck = of["iso"].gap["utility"] - of["laplace"].gap["utility"]  # what seeds do to all of them is in both
+    of = {name: answer_of(table.contest.study(name), [table]) for name in ("laplace", "gaussian", "iso")}
+    assert {(s, n) for s, answer in of.items() for _, n in answer.by_setting} == truth
+    luck = (
+        of["iso"].gap["breast_cancer"]["utility"] - of["laplace"].gap["breast_cancer"]["utility"]
+    )  # what seeds do to all of them is in both
     assert luck == pytest.approx(0.1, abs=0.02)
     assert {p.study for p in of["iso"].points} == {"iso"}
     # Utility and leakage weigh most together at t = .68, between the second and the third of Gaussian noise.
     assert joint.knee["breast_cancer"] in (PointName(study="gaussian", number=1), PointName(study="gaussian", number=2))
-    assert of["gaussian"].knee == joint.knee["breast_cancer"].number
-    assert of["laplace"].knee == 5, "a study's own compromise is the best of its own"
-    assert of["iso"].knee is None
+    assert of["gaussian"].knee == joint.knee
+    assert of["laplace"].plain()["knee"] == 5, "a study's own compromise is the best of its own"
+    assert of["iso"].plain()["knee"] is None
 
 
 def test_a_setting_that_was_settled_early_shows_its_chance_of_then_whatever_is_known_later() -> None:
@@ -174,9 +176,9 @@ def test_settings_of_all_studies_share_their_seeds_and_one_undefended_model() ->
     trained = Counter(study for study, number, _ in held if number == UNDEFENDED)
     assert trained == {"laplace": 10}, "once for three defenses, not thrice"
     table = ContestTable(contest, held)
-    baselines = {answer_of(table, s.name).baseline for s in contest.studies}
+    baselines = {answer_of(table.contest.study(s.name), [table]).undefended for s in contest.studies}
     assert len(baselines) == 1
-    assert joint_answer_of(campaign_of(contest.studies), [table]).baseline == {"breast_cancer": baselines.pop()}
+    assert answer_of(campaign_of(contest.studies), [table]).baseline == {"breast_cancer": baselines.pop()}
 
 
 def test_an_undefended_model_is_measured_again_for_other_attacks_where_such_a_setting_takes_part() -> None:
@@ -190,10 +192,10 @@ def test_an_undefended_model_is_measured_again_for_other_attacks_where_such_a_se
     contest = Contest.of(campaign_of([laplace, gaussian, behind]), 5)
     assert {e.study for e in contest.points} == {"laplace", "gaussian"}
     assert contest.measured_undefended == ("laplace",), "nobody asks what a defense far behind is compared with"
-    answer = answer_of(ContestTable(contest, played(contest)), "behind")
-    assert (answer.points, answer.lines, answer.gap, answer.knee) == ((), (), {}, None)
-    assert answer.baseline.outcome == "error"
-    assert "none of the study's settings took part" in answer.baseline.reason
+    answer = answer_of(contest.study("behind"), [ContestTable(contest, played(contest))])
+    assert (answer.points, answer.lines, answer.gap, answer.knee) == ((), (), {"breast_cancer": {}}, {})
+    assert answer.undefended.outcome == "error"
+    assert "none of the study's settings took part" in answer.undefended.reason
     check = next(c for c in answer.checks if c.name == "measured")
     assert (check.ok, check.says) == (True, "no setting is near the joint front: none was measured again")
 
@@ -204,7 +206,7 @@ def test_a_setting_is_measured_by_the_attacks_that_it_met_whatever_others_met(as
     for attacks in ([{"name": "norm"}], [{"name": "pmc"}, {"name": "norm"}]):
         laplace = confirmable(f"laplace-{len(attacks)}", scales=LOW, attacks=attacks)
         contest = Contest.of(campaign_of([laplace, gaussian]), 5)
-        answers.append(answer_of(ContestTable(contest, played_noisily(contest)), "gaussian"))
+        answers.append(answer_of(contest.study("gaussian"), [ContestTable(contest, played_noisily(contest))]))
     few, many = answers
     assert {p.attack for p in many.points} == {"norm"}
     for before, after in zip(few.points, many.points, strict=True):
@@ -244,7 +246,7 @@ def test_each_data_set_has_a_contest_of_its_own_and_they_are_answered_together()
     contests = contests_of(campaign, 4)
     assert [c.dataset for c in contests] == ["breast_cancer", "wine"]
     tables = [ContestTable(c, played(c)) for c in contests]
-    joint = joint_answer_of(campaign, tables)
+    joint = answer_of(campaign, tables)
     assert {p.study for p in joint.on("wine")} == {"on-wine"}
     assert (
         list(joint.baseline) == list(joint.gap) == list(joint.reserve) == list(joint.knee) == ["breast_cancer", "wine"]
@@ -253,13 +255,13 @@ def test_each_data_set_has_a_contest_of_its_own_and_they_are_answered_together()
     says = [c.says for c in joint.checks if not c.ok]
     assert "digits: nothing to confirm, none of its trials ended ok" in says
     assert any(s.startswith("wine: no reserve") for s in says)
-    pair = joint_answer_of(campaign_of(parts[:4]), tables)
+    pair = answer_of(campaign_of(parts[:4]), tables)
     assert all(c.says.startswith(("breast_cancer: ", "wine: ")) for c in pair.checks), "two are several"
-    alone = joint_answer_of(campaign_of(parts[:3]), tables[:1])
+    alone = answer_of(campaign_of(parts[:3]), tables[:1])
     assert not any("breast_cancer: " in c.says for c in alone.checks)
     plain = joint.plain()
     assert plain["schema"] == "tune-vfl/confirmation/1"
-    assert JointConfirmation.model_validate(json.loads(json.dumps(plain, allow_nan=False))) == joint
+    assert Confirmation.model_validate(json.loads(json.dumps(plain, allow_nan=False))) == joint
     with pytest.raises(StudyError, match=r"'none' has nothing to confirm.*tune-vfl resume none"):
         contests_of(campaign_of([parts[4]], "none"), 4)
 
@@ -276,12 +278,12 @@ def test_settings_of_two_defenses_may_share_a_line() -> None:
         4,
     )
     table = ContestTable(contest, played_noisily(contest))
-    joint = joint_answer_of(campaign_of(contest.studies), [table])
+    joint = answer_of(campaign_of(contest.studies), [table])
     (shared,) = [line for line in joint.lines if len(line.numbers) > 1]
     assert sorted(map(str, shared.points)) == ["gaussian#0", "laplace#2"]
     assert shared.params == {}, "scales of two defenses make no range"
     assert shared.utility[0] <= shared.utility[1]
-    of = answer_of(table, "gaussian")
+    of = answer_of(table.contest.study("gaussian"), [table])
     assert [line.numbers for line in of.lines] == [(0,), (1,), (2,)], "by itself nothing of it is alike"
 
 
@@ -293,29 +295,30 @@ def test_what_studies_share_is_kept_with_each_and_an_earlier_confirmation_of_one
     records = [ledger.record() for ledger in ledgers.values()]
     alone = Contest.of(campaign_of(records[1:]), 3)
     earlier = played(alone)
-    for (_, number, seed), record in earlier.items():
-        ledgers["gaussian"].confirmations.keep((number, seed), record)
-    kept = Kept(campaign_of(records), ledgers)
+    store = Confirmations(ledgers["gaussian"].place, None)
+    for place, record in earlier.items():
+        store.keep(place, record)
+    kept = Kept(campaign_of(records), store)
     contest = Contest.of(campaign_of(records), 3)
     held = kept.records
     assert sum(n == UNDEFENDED for _, n, _ in held) == 10
     owed = contest.missing(contest.plan(held), held)
     assert {study for study, *_ in owed} == {"laplace"}
     assert not any(number == UNDEFENDED for _, number, _ in owed)
-    shared = {p: r for p, r in ledgers["laplace"].confirmations.records().items() if p[0] == UNDEFENDED}
+    shared = {p: r for p, r in store.records("laplace").items() if p[1] == UNDEFENDED}
     assert len(shared) == 10, "what was measured in the name of one is given to the other"
     kept.keep(("laplace", UNDEFENDED, 1010), SeedRecord(outcome="diverged", reason="NaN"))
-    assert all((UNDEFENDED, 1010) in ledger.confirmations.records() for ledger in ledgers.values())
+    assert all((name, UNDEFENDED, 1010) in store.records(name) for name in ledgers)
     kept.keep(("laplace", 0, 1000), SeedRecord(outcome="diverged", reason="NaN"))
-    assert (0, 1000) in ledgers["laplace"].confirmations.records()
-    assert ledgers["gaussian"].confirmations.records()[0, 1000].outcome == "ok"
+    assert ("laplace", 0, 1000) in store.records("laplace")
+    assert store.records("gaussian")["gaussian", 0, 1000].outcome == "ok"
 
 
 def test_an_attacker_is_tuned_against_a_study_s_trial_and_not_against_another_s_of_that_number() -> None:
     parts = three()
     contest = Contest.of(campaign_of(parts), 4)
     table = ContestTable(contest, played(contest))
-    joint = joint_answer_of(campaign_of(parts), [table])
+    joint = answer_of(campaign_of(parts), [table])
     assert table.settings_kept == list(joint.by_setting)
     found = TunedAttack(
         attack="pmc", params={}, variant="a", success=(1.0,) * 5, floors=(0.5,) * 5, advantages=(1.0,) * 5, tried=4,
@@ -333,14 +336,15 @@ def test_the_campaign_s_answer_is_kept_in_its_own_row_and_the_studies_in_theirs(
     records = [ledger.record() for ledger in ledgers]
     contest = Contest.of(campaign_of(records), 3)
     table = ContestTable(contest, played(contest))
-    joint = joint_answer_of(campaign_of(records), [table])
+    joint = answer_of(campaign_of(records), [table])
     in_campaign(ledgers)
     campaign = open_study("campaign")
     assert campaign.record().confirmation is None
-    Ledger.open("laplace").keep_joint_answer(joint)
+    store = Confirmations(ledgers[1].place, None)
+    store.set_answer(joint)
     assert campaign.record().confirmation == joint
-    answer = answer_of(table, "gaussian")
-    ledgers[1].confirmations.set_answer(answer)
+    answer = answer_of(table.contest.study("gaussian"), [table])
+    store.set_answer(answer)
     record = ledgers[1].record()
     assert record.confirmation == answer
     assert Confirmation.model_validate(answer.plain()) == answer

@@ -113,9 +113,9 @@ def test_ranges_of_what_varies_in_a_line() -> None:
 def test_a_line_goes_from_the_lowest_to_the_highest() -> None:
     first = point((0.9, 0.2), (0.88, 0.3)).model_copy(update={"number": 4, "params": {"scale": 0.1, "k": 2}})
     second = point((0.9, 0.2), (0.90, 0.1)).model_copy(update={"number": 7, "params": {"scale": 0.3, "k": 2}})
-    assert _line([second, first], ["k"]) == {
-        "numbers": (7, 4), "params": {"scale": [0.1, 0.3]}, "utility": (0.88, 0.9), "leakage": (0.1, 0.3),
-    }  # fmt: skip
+    line = _line([second, first], ["k"])
+    assert (line.numbers, line.params) == ((7, 4), {"scale": [0.1, 0.3]})
+    assert (line.utility, line.leakage) == ((0.88, 0.9), (0.1, 0.3))
 
 
 def test_a_job_lasts_no_longer_than_ten_minutes() -> None:

@@ -66,7 +66,8 @@ def _found(record: SeedRecord, *gains: float) -> SeedRecord:
 def test_the_search_s_seeds_choose_too_and_are_not_scored(in_search: tuple[float, float], leakage: float) -> None:
     """On fresh seeds the two are close: the search's say which one an attacker would take, and add nothing to it."""
     contest = contest_of(*in_search)
-    point = answered(contest, fresh(contest, 0.32, 0.36)).by_number[TRIAL]
+    answer = answered(contest, fresh(contest, 0.32, 0.36))
+    point = answer.by_setting[answer.name, TRIAL]
     assert point.leakage == pytest.approx(leakage)
     assert point.leakage_untuned == point.leakage
     assert point.searched["leakage"] == 0.6
@@ -75,7 +76,7 @@ def test_the_search_s_seeds_choose_too_and_are_not_scored(in_search: tuple[float
 def test_without_a_preference_of_the_search_other_fresh_seeds_choose() -> None:
     contest = contest_of(0.3, 0.3)
     answer = answered(contest, fresh(contest, 0.32, 0.36))
-    point = answer.by_number[TRIAL]
+    point = answer.by_setting[answer.name, TRIAL]
     both = np.asarray([[g + s * UP_AND_DOWN[seed % 5] for seed in answer.seeds] for g, s in ((0.32, 1), (0.36, -1))])
     others = both.sum(1, keepdims=True) - both  # to each seed, its own left out
     expected = both[others.argmax(0), np.arange(both.shape[1])].mean()
@@ -98,8 +99,10 @@ def test_an_interval_of_utility_holds_for_other_rows_as_far_as_seeds_say_nothing
     answer = answered(contest, held)
     share = ContestTable(contest, held).facts.share
     assert 0 < share < 1
-    measured = [*(p for p in answer.points if p.outcome == "ok"), answer.baseline]
-    for point, seeds in zip(measured, (*[len(answer.seeds)] * (len(measured) - 1), answer.baseline.seeds), strict=True):
+    measured = [*(p for p in answer.points if p.outcome == "ok"), answer.undefended]
+    for point, seeds in zip(
+        measured, (*[len(answer.seeds)] * (len(measured) - 1), answer.undefended.seeds), strict=True
+    ):
         variances = [1e-4 * (1 + s % 2) for s in range(1000, 1000 + seeds)]
         half = 1.6448536 * math.sqrt(share * sum(variances) / seeds)
         assert point.utility is not None

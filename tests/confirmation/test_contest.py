@@ -15,8 +15,9 @@ from tune_vfl.confirmation.values import fresh, names_of, steady
 from tune_vfl.confirmation.values import searched as search_block
 from tune_vfl.errors import StudyError, UsageError
 from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
+from tune_vfl.records.answers import Confirmation
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, Confirmation, SeedRecord, records_of
+from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord, records_of
 from tune_vfl.records.studies import TrialRecord
 from tune_vfl.spec.cell import References
 from tune_vfl.statistics import advantage
@@ -145,9 +146,9 @@ def test_without_noise_the_answer_is_the_curve_itself() -> None:
         assert (point.stays, point.confirmed, point.on_front) == (1.0, True, True)
         assert point.searched == {"utility": pytest.approx(utility), "leakage": pytest.approx(leakage)}
     assert [p.utility for p in answer.points] == sorted((p.utility for p in answer.points), reverse=True)
-    assert answer.gap == {"utility": pytest.approx(0.0), "leakage": pytest.approx(0.0)}
-    assert answer.baseline.utility == pytest.approx(0.95)
-    assert answer.baseline.leakage == pytest.approx(1.0)
+    assert answer.gap["breast_cancer"] == {"utility": pytest.approx(0.0), "leakage": pytest.approx(0.0)}
+    assert answer.undefended.utility == pytest.approx(0.95)
+    assert answer.undefended.leakage == pytest.approx(1.0)
     assert [len(line.numbers) for line in answer.lines] == [1] * len(SCALES), "all can be told apart"
 
 
@@ -156,7 +157,7 @@ def test_a_search_that_was_lucky_is_found_out() -> None:
     lucky = [replace(t, outcome=_luckier(t.outcome, 0.05)) for t in record.trials]
     contest = Contest.of(replace(record, trials=tuple(lucky)), 4)
     answer = answered(contest, played(contest, noise=0.0))
-    assert answer.gap["utility"] == pytest.approx(0.05)
+    assert answer.gap["breast_cancer"]["utility"] == pytest.approx(0.05)
 
 
 def _luckier(outcome: Outcome, by: float) -> Outcome:
@@ -187,7 +188,7 @@ def test_data_without_a_reserve_are_said_to_have_fresh_seeds_only() -> None:
     contest = contest_of(noise=0.0, seeds=4)
     answer = answered(contest, played(contest, noise=0.0))
     reserve = next(c for c in answer.checks if c.name == "reserve")
-    assert (answer.reserve, reserve.ok) == (0, False)
+    assert (answer.reserve["breast_cancer"], reserve.ok) == (0, False)
     assert reserve.says.startswith("no reserve: breast_cancer has 569 rows")
     assert reserve.says.endswith("the seeds are fresh, the rows are not")
     assert Confirmation.model_validate(answer.plain()) == answer
@@ -261,7 +262,7 @@ def test_a_lost_trial_is_lost_with_every_seed_it_had() -> None:
 def test_an_attacker_that_was_tuned_adds_to_a_leakage_and_never_takes_from_it() -> None:
     contest = contest_of()
     held = played(contest)
-    plain = answered(contest, held).by_number
+    plain = {n: p for (_, n), p in answered(contest, held).by_setting.items()}
     number = next(iter(plain))
     about = {"attack": "pmc", "params": {"steps": 3}, "variant": "a", "tried": 4, "minutes": 1.0}
 
@@ -272,7 +273,7 @@ def test_an_attacker_that_was_tuned_adds_to_a_leakage_and_never_takes_from_it() 
     assert before.leakage is not None
     for gain in (-0.5, 0.0, 1.0):
         after = with_attackers(answered(contest, held), {("study", number): against(gain)})
-        point = after.by_number[number]
+        point = after.by_setting["study", number]
         assert point.tuned == against(gain)
         assert point.leakage == pytest.approx(max(before.leakage, gain))
         assert point.leakage_untuned == before.leakage

@@ -14,6 +14,7 @@ from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.run import confirm
 from tune_vfl.execution import runner
 from tune_vfl.execution.trainable_spec import TrainableSpec
+from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.confirmations import UNDEFENDED
 from tune_vfl.spec.cell import Cell
@@ -43,7 +44,7 @@ def test_of_two_data_sets_the_earliest_phase_is_said(here: type[Here], capfd: An
     first, second = searched("first", scales=SCALES), searched("second", scales=SCALES, dataset={"name": "wine"})
     for place, record in played(Contest.of(first.record(), 3)).items():
         if place[2] < known or place[1] == UNDEFENDED:
-            first.confirmations.keep(place[1:], record)
+            Confirmations(first.place, None).keep(place, record)
     in_campaign([first, second])
     ended = confirm("campaign", seeds=3, work=WORK)
     assert phases(capfd)[0] == 1
@@ -101,8 +102,8 @@ def test_an_undefended_model_that_cannot_be_measured_is_called_that(here: type[H
     ended = confirm("study", seeds=2, work=WORK)
     assert "confirm study: the undefended model could not be measured: its worker" in capfd.readouterr().err
     assert ended.answer is not None
-    assert ended.answer.baseline.outcome == "error"  # type: ignore[union-attr]
-    assert "its worker process died" in ended.answer.baseline.reason  # type: ignore[union-attr]
+    assert ended.answer.undefended.outcome == "error"  # type: ignore[union-attr]
+    assert "its worker process died" in ended.answer.undefended.reason  # type: ignore[union-attr]
     in_campaign([searched(name, defense=name, scales=SCALES) for name in ("laplace", "gaussian")])
     confirm("campaign", seeds=2, work=WORK)
     assert "confirm campaign: the undefended model of laplace could not be" in capfd.readouterr().err

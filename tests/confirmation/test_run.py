@@ -19,7 +19,8 @@ from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import load_study
 from tune_vfl.confirmation.run import Confirmed, confirm
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.confirmation_store import Confirmations
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.confirmations import UNDEFENDED
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -37,9 +38,7 @@ def trained(journal: Path) -> Counter[tuple[float, int]]:
 
 
 def kept(name: str = "study") -> dict[Any, Any]:
-    ledger = Ledger.open(name)
-    ledger.close()
-    return ledger.confirmations.records()
+    return {place[1:]: record for place, record in Confirmations(storage_at(), None).records(name).items()}
 
 
 DRIVER = """

@@ -14,7 +14,7 @@ from tune_vfl.errors import DataError, StudyError, UsageError
 from tune_vfl.execution import runner
 from tune_vfl.execution.losses import MAX_NODE_LOSSES, MAX_WORKER_LOSSES
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.confirmations import UNDEFENDED
@@ -37,9 +37,7 @@ def go(name: str = "study", seeds: int = 3, adaptive: float = 0.0, **options: An
 
 
 def kept(name: str = "study") -> dict[Any, Any]:
-    ledger = Ledger.open(name)
-    ledger.close()
-    return ledger.confirmations.records()
+    return {place[1:]: record for place, record in Confirmations(storage_at(), None).records(name).items()}
 
 
 def test_every_training_is_run_and_kept_once_and_floors_come_before(here: type[Here], capfd: Any) -> None:

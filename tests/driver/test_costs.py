@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.packing import planned
+from tests.helpers.resuming import resume
 from tests.helpers.simulated import SimulatedTrainable
-from trainables.base import TrainingTrainable, nap
+from tests.helpers.waiting import nap
+from trainables.base import TrainingTrainable
 from tune_vfl.analysis.select import select
-from tune_vfl.driver.api import resume
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import open_study

@@ -6,9 +6,9 @@ import pytest
 
 from tests.driver.conftest import Workers
 from tests.helpers.packing import planned
+from tests.helpers.resuming import resume
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.cli.main import main
-from tune_vfl.driver.api import resume
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.errors import TuneVflError
 from tune_vfl.execution.pack_searcher import PackSearcher

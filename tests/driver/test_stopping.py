@@ -12,9 +12,9 @@ from tests.conftest import Run
 from tests.driver.conftest import Workers
 from tests.helpers.campaigns import campaign_of, part_of
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.resuming import resume
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.analysis.alternatives import ended
-from tune_vfl.driver.api import resume
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.planning import planned_campaign
 from tune_vfl.execution.trainable_spec import TrainableSpec

@@ -10,10 +10,10 @@ import pytest
 
 from tests.driver.conftest import Workers
 from tests.helpers.packing import PARAMS, planned
+from tests.helpers.resuming import resume
 from tests.helpers.simulated import SimulatedTrainable, closed_form
 from trainables.base import TrainingTrainable
 from tune_vfl.driver import campaign_run
-from tune_vfl.driver.api import resume
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.errors import TuneVflError, UnreachableError
 from tune_vfl.execution.losses import MAX_NODE_LOSSES, MAX_WORKER_LOSSES

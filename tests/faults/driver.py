@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
-from trainables.base import nap
+from tests.helpers.waiting import nap
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.errors import TuneVflError
 from tune_vfl.execution import ray_session

@@ -146,7 +146,7 @@ def confirmed(part: StudyRecord, found: dict[int, tuple[float, float, bool]]) ->
         for number, (u, x, stays) in found.items()
     )
     base = UndefendedModel(seeds=20, utility=0.95, utility_interval=(0.947, 0.953), leakage=0.9)
-    changed = {"name": part.name, "points": points, "checks": (), "baseline": base}
+    changed = {"name": part.name, "points": points, "checks": (), "baseline": {"breast_cancer": base}}
     return replace(part, confirmation=made_up_confirmation().model_copy(update=changed))
 
 

@@ -8,13 +8,14 @@ from tests.helpers.ledgers import open_ledger
 from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import Contest
-from tune_vfl.confirmation.jobs import Place, cell_of
+from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.driver.undefended import undefended
+from tune_vfl.ledger.confirmation_store import Place
 from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.records.answers import Confirmation, SettingKey
 from tune_vfl.records.campaigns import CampaignRecord, PlannedCampaign
-from tune_vfl.records.confirmations import Confirmation, SeedRecord, records_of
-from tune_vfl.records.joint_confirmation import SettingKey
+from tune_vfl.records.confirmations import SeedRecord, records_of
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.cell import References
 
@@ -66,7 +67,7 @@ def measure(contest: Contest, place: Place, noise: float = 0.02, **options: Any)
 
 def answered(contest: Contest, held: Held, failed: Mapping[SettingKey, str] | None = None) -> Confirmation:
     """Return the answer of a contest's first study."""
-    return answer_of(ContestTable(contest, held, failed), contest.studies[0].name)
+    return answer_of(contest.studies[0], [ContestTable(contest, held, failed)])
 
 
 def played(contest: Contest, held: Held | None = None, *, most: int | None = None, **options: Any) -> Held:

@@ -11,9 +11,9 @@ from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.schema import campaigns
 from tune_vfl.outcome import Outcome
+from tune_vfl.records.answers import Confirmation, PointName
 from tune_vfl.records.campaigns import PlannedCampaign, Skipped
 from tune_vfl.records.confirmations import ConfirmedPoint
-from tune_vfl.records.joint_confirmation import JointConfirmation, PointName
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.spaces.named import space_of
 from tune_vfl.spec.cell import MEASURE, References
@@ -57,7 +57,7 @@ def answer_of(ledger: Ledger, scale: float) -> Outcome:
     return Outcome.model_validate(simulated.model_dump())
 
 
-def joint() -> JointConfirmation:
+def joint() -> Confirmation:
     """Return an answer that tells of one setting."""
     point: dict[str, Any] = {
         "defense": "laplace",
@@ -66,7 +66,7 @@ def joint() -> JointConfirmation:
         "on_front": True,
         "searched": {},
     }
-    return JointConfirmation(
+    return Confirmation(
         schema="tune-vfl/confirmation/1",
         name="c",
         measure=MEASURE,
@@ -84,6 +84,6 @@ def joint() -> JointConfirmation:
 def keep(place: LedgerStorage, **attrs: Any) -> None:
     """Write what a run of campaign ``c`` would."""
     with place.lease("c") as lease:
-        plain = {key: value.plain() if isinstance(value, JointConfirmation) else value for key, value in attrs.items()}
+        plain = {key: value.plain() if isinstance(value, Confirmation) else value for key, value in attrs.items()}
         change = update(campaigns).where(campaigns.c.name == "c").values(plain)
         place.write(lambda connection: connection.execute(change), lease)

@@ -16,7 +16,8 @@ from typing import Any
 
 from pydantic import Field
 
-from trainables.base import PackTrainable, nap
+from tests.helpers.waiting import nap
+from trainables.base import PackTrainable
 from tune_vfl.outcome import AttackScore, Outcome, Score, TunedAttack
 from tune_vfl.spec import Named, Strict, StudySpec, Training
 from tune_vfl.spec.cell import Cell, References

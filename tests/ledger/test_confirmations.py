@@ -6,11 +6,13 @@ from tests.helpers.campaigns import steady
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.ledgers import open_ledger
 from tune_vfl.errors import StudyError
+from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import study_names
+from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import TunedAttack
+from tune_vfl.records.answers import Confirmation, Line, PointName
 from tune_vfl.records.confirmations import UNDEFENDED, AttackOfSeed, SeedRecord, records_of
-from tune_vfl.records.joint_confirmation import JointConfirmation, JointLine, PointName
 from tune_vfl.spec.cell import MEASURE, References
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -23,11 +25,13 @@ LOST = SeedRecord(outcome="diverged", reason="NaN")
 
 def test_a_record_is_read_by_another_process_and_kept_once() -> None:
     ledger = open_ledger()
-    ledger.confirmations.keep((3, 1000), LOST)
-    ledger.confirmations.keep((3, 1000), SEEN)
-    ledger.confirmations.keep((UNDEFENDED, 1000), LOST)
+    store = Confirmations(ledger.place, None)
+    store.keep(("study", 3, 1000), LOST)
+    store.keep(("study", 3, 1000), SEEN)
+    store.keep(("study", UNDEFENDED, 1000), LOST)
     ledger.close()
-    assert Ledger.open("study").confirmations.records() == {(3, 1000): SEEN, (UNDEFENDED, 1000): LOST}
+    held = Confirmations(storage_at(), None).records("study")
+    assert held == {("study", 3, 1000): SEEN, ("study", UNDEFENDED, 1000): LOST}
     assert Ledger.open("study").record().trials == ()
     assert study_names() == ["study"]
 
@@ -36,8 +40,8 @@ def test_the_answer_is_part_of_the_study_s_record() -> None:
     ledger = open_ledger()
     assert ledger.record().confirmation is None
     assert ledger.record().confirmed == {}
-    answer = made_up_confirmation()
-    ledger.confirmations.set_answer(answer)
+    answer = made_up_confirmation("study")
+    Confirmations(ledger.place, None).set_answer(answer)
     record = Ledger.open("study").record()
     assert record.confirmation == answer
     assert list(record.confirmed) == [10], "those that did not stay are not confirmed"
@@ -89,12 +93,12 @@ def test_attackers_that_were_tuned_are_kept_by_trial_and_each_once() -> None:
     for _ in range(13):
         ledger.begin({"scale": 0.01})
     for number, found in ((12, first), (3, first), (12, longer)):
-        ledger.confirmations.keep_tuned(number, found)
-    ledger.confirmations.keep((12, 1000), SEEN)
+        Confirmations(ledger.place, None).keep_tuned(("study", number), found)
+    Confirmations(ledger.place, None).keep(("study", 12, 1000), SEEN)
     ledger.close()
-    held = Ledger.open("study").confirmations
-    assert held.tuned() == {12: longer, 3: first}
-    assert held.records() == {(12, 1000): SEEN}
+    held = Confirmations(storage_at(), None)
+    assert held.tuned("study") == {("study", 12): longer, ("study", 3): first}
+    assert held.records("study") == {("study", 12, 1000): SEEN}
 
 
 def test_points_of_a_joint_answer_are_found_by_study_data_set_and_whether_they_stay() -> None:
@@ -103,10 +107,8 @@ def test_points_of_a_joint_answer_are_found_by_study_data_set_and_whether_they_s
         for study, dataset in (("a", "wine"), ("b", "digits"))
         for p in made_up_confirmation().points
     )
-    line = JointLine(
-        numbers=(10, 10), params={}, utility=(0.9, 0.9), leakage=(0.3, 0.3), dataset="wine", studies=("a", "b")
-    )
-    answer = JointConfirmation(
+    line = Line(numbers=(10, 10), params={}, utility=(0.9, 0.9), leakage=(0.3, 0.3), dataset="wine", studies=("a", "b"))
+    answer = Confirmation(
         schema="tune-vfl/confirmation/1", name="c", measure=MEASURE, seeds=(1000,), points=points, lines=(line,),
         checks=(), reserve={}, baseline={}, gap={}, knee={"wine": PointName(study="a", number=10)},
     )  # fmt: skip
@@ -115,4 +117,4 @@ def test_points_of_a_joint_answer_are_found_by_study_data_set_and_whether_they_s
     assert len(answer.on("wine")) == 3
     assert [str(p) for p in line.points] == ["a#10", "b#10"]
     assert answer.knee["wine"].setting == ("a", 10)
-    assert JointConfirmation.model_validate(answer.plain()) == answer
+    assert Confirmation.model_validate(answer.plain()) == answer

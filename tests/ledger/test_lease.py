@@ -17,6 +17,7 @@ from tests.helpers.postgres import Postgres
 from tests.helpers.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger import lease as module
+from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.lease import Holder, Lease, LeaseLostError, holders, lease_of
 from tune_vfl.ledger.ledger import Ledger
@@ -183,7 +184,7 @@ def test_who_lost_it_cannot_write_and_is_told_who_has_it(place: LedgerStorage) -
                 lambda: ledger.begin({"scale": 0.03}),
                 lambda: told(ledger, begun),
                 lambda: ledger.set_cost(7.0),
-                lambda: ledger.confirmations.keep((begun, 1000), SeedRecord(outcome="error")),
+                lambda: Confirmations(place, first).keep(("study", begun, 1000), SeedRecord(outcome="error")),
             ):
                 with pytest.raises(LeaseLostError, match=rf"process {os.getpid()} on .* has it now"):
                     write()

@@ -9,6 +9,7 @@ from tests.helpers.packing import joint, keep, planned, run
 from tests.ledger.test_packing import repacked
 from tune_vfl import load_study
 from tune_vfl.errors import ParcelError, StudyError
+from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.packing import pack, unpack
 from tune_vfl.ledger.reading import open_study, study_names
@@ -30,7 +31,7 @@ def made(folder):
     keep(place, confirmation=joint())
     with place.lease("c") as lease:
         ledger = Ledger.open("c-laplace", place.url, lease)
-        ledger.confirmations.set_answer(made_up_confirmation().model_copy(update={"name": "c-laplace"}))
+        Confirmations(place, lease).set_answer(made_up_confirmation("c-laplace"))
         ledger.set_cost(1.5)
         ledger.close()
     return place

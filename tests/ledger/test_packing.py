@@ -16,6 +16,7 @@ from tests.helpers.simulated import Simulation, simulate
 from tune_vfl import load_study
 from tune_vfl.errors import ParcelError, StudyError
 from tune_vfl.ledger import packing
+from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.packing import pack, unpack
 from tune_vfl.ledger.reading import study_names
@@ -51,10 +52,11 @@ def ledger_in(folder):
     held.lose(held.begin({"scale": 3e-4}), "worker", "died")
     held.tell(held.begin({"scale": 3e-4}, retry_of=2, sampler_attrs={"nsga2:generation": 1}), answer_of(held, 3e-4))
     held.begin({"scale": 4e-4})
-    held.confirmations.keep((0, 1000), SEEN)
-    held.confirmations.keep((UNDEFENDED, 1000), SEEN)
-    held.confirmations.keep_tuned(0, TUNED)
-    held.confirmations.set_answer(made_up_confirmation())
+    store = Confirmations(held.place, None)
+    store.keep(("study", 0, 1000), SEEN)
+    store.keep(("study", UNDEFENDED, 1000), SEEN)
+    store.keep_tuned(("study", 0), TUNED)
+    store.set_answer(made_up_confirmation("study"))
     held.set_cost(1.25)
     open_ledger(budget={"trials": 12}, storage=str(folder / "there" / "ledger.db")).close()  # more trials
     return held
@@ -83,8 +85,10 @@ def test_everything_comes_back_and_says_nothing_of_where_it_was(ledger, tmp_path
     assert here.place.url != there.place.url
     assert here.record() == replace(there.record(), spec=here.spec, id=here.study.id)
     assert here.study.id != there.study.id, "both may go on, and share an MLflow"
-    assert (here.row().trials, here.references, here.confirmations.tuned()) == (12, there.references, {0: TUNED})
-    assert here.confirmations.records() == there.confirmations.records()
+    assert (here.row().trials, here.references) == (12, there.references)
+    own, theirs = (Confirmations(one.place, None) for one in (here, there))
+    assert own.tuned("study") == {("study", 0): TUNED}
+    assert own.records("study") == theirs.records("study")
     assert load_study("study").record().studies[0].cost == 1.25
     assert here.trials()[3].sampler == {"nsga2:generation": 1}
     assert load_study("study").summary()["front"] == load_study("study", there.place.url).summary()["front"]

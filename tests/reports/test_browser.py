@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reports.page import write_report
+from tests.helpers.reports import write_report
 from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.records.campaigns import CampaignRecord

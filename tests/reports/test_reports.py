@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from reports.page import write_report
 from reports.story import story
 from tests.helpers.campaigns import campaign_of, part_of
 from tests.helpers.confirmations import made_up_confirmation
 from tests.helpers.mounts import among_own_mounts
+from tests.helpers.reports import write_report
 from tests.helpers.studies import made_up_study, made_up_trial
 from tune_vfl.errors import StudyError
 from tune_vfl.outcome import Outcome

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reports.page import write_report
 from reports.story import secrets, story
 from reports.tables import attacks_frame, cap_frame, tables
+from tests.helpers.reports import write_report
 from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
 from tune_vfl.evaluation.portfolios import members
 from tune_vfl.spec import Named

@@ -33,16 +33,18 @@ def test_what_came_of_a_confirmation() -> None:
         "Trials 10 and 13 cannot be told apart (scale 0.001 to 0.003): utility 0.900 to 0.910, leakage 0.200 to 0.300."
     ]
     assert section.undefended == {"seeds": 20, "utility": "0.910 (0.900 to 0.920)", "leakage": "0.300 (0.200 to 0.400)"}
-    other = sections([whole(reserve=40, gap={"utility": -0.01, "leakage": -0.02})])[0].says
+    other = sections([whole(reserve={"": 40}, gap={"": {"utility": -0.01, "leakage": -0.02}})])[0].says
     assert "utility on 40 rows that no search has seen." in other
     assert other.endswith("On average the search's front looked 0.010 AUC worse than that, and 0.020 more leaky.")
-    assert sections([whole(gap={})])[0].says.endswith("the search's own rows.")
+    assert sections([whole(gap={"": {}})])[0].says.endswith("the search's own rows.")
     points = made_up_confirmation().points
     joined = points[0].model_copy(update={"on_front": False})
     some = sections([whole(points=(joined, points[1]))])[0].says
     assert some.startswith("0 of 1 point of the front stay, and 1 neighbor joins them: measured again")
-    assert sections([whole(points=(joined,), gap={})])[0].says.startswith("No point of its front took part, and 1 ")
-    assert sections([whole(points=(), gap={})])[0].says == "No point of its front took part."
+    assert sections([whole(points=(joined,), gap={"": {}})])[0].says.startswith(
+        "No point of its front took part, and 1 "
+    )
+    assert sections([whole(points=(), gap={"": {}})])[0].says == "No point of its front took part."
 
 
 def test_the_rows_of_a_confirmation() -> None:

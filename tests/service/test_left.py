@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from reports.page import write_report
 from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as give
+from tests.helpers.reports import write_report
 from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.driver.progress import RunProgress
 from tune_vfl.ledger.ledger import Ledger

@@ -9,10 +9,11 @@ from reports.page import spec_text
 from reports.story import story
 from reports.tables import front_frame
 from tests.helpers.ledgers import open_ledger
+from tests.helpers.resuming import resume
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import evaluate, load_config, load_study
 from tune_vfl.cli.main import main
-from tune_vfl.driver.api import resume, search
+from tune_vfl.driver.api import search
 from tune_vfl.driver.campaign_run import _CampaignRun
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import SpecError, StudyError

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tune_vfl.analysis.constraints import bounds_leakage, nearly
+from tune_vfl.analysis.constraints import nearly
 from tune_vfl.analysis.decision import Far
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.formatting import count, listed, setting, short
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics.arrays import Bools, Floats
 from tune_vfl.statistics.fronts import TOLERANCES
@@ -109,20 +108,15 @@ def _tells(describer: Describer, one: int, other: int) -> float:
     return max(TOLERANCES.utility, float(normal_quantile(0.95)) * se)
 
 
-def changes(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> tuple[str, ...]:
-    """Return sentences on changes that would alter a decision.
+def changes(describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
+    """Yield sentences on changes that would alter a decision.
 
     Args:
-        campaign: the campaign.
         describer: of the settings on one data set.
         chosen: the recommended setting, or the compromise; None without one.
         trusted: ``(N,)`` the settings of studies without a failed check.
     """
-    return tuple(_changes(campaign, describer, chosen, trusted))
-
-
-def _changes(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
-    joint, settings, name = describer.joint, describer.settings, shlex.quote(campaign.name)
+    joint, settings, name = describer.joint, describer.settings, shlex.quote(describer.settings.campaign.name)
     if owed := sum(p.running + p.waiting for p in joint.parts):
         yield f"{count(owed, 'trial is', 'trials are')} still owed: `tune-vfl resume {name}`."
     yield from ended(joint.parts)
@@ -132,7 +126,7 @@ def _changes(campaign: CampaignRecord, describer: Describer, chosen: int | None,
     doubted = dict.fromkeys(p.defense for p, sound in zip(joint.points, trusted.tolist(), strict=True) if not sound)
     if chosen is not None and doubted:
         yield f"A check fails for {listed(list(doubted))}: they may be recommended when it holds."
-    yield from _open(campaign, describer, chosen, trusted)
+    yield from _open(describer, chosen, trusted)
     if wide := sum(p.undecided for p in joint.front):
         has = count(wide, "setting of the front has", "settings of the front have")
         yield f"{has} an undecided leakage: more seeds, or more rows, narrow its interval."
@@ -152,10 +146,10 @@ def ended(studies: Iterable[StudyRecord]) -> Iterator[str]:
         yield f"The search{of} has ended: {why}; a larger stop.front in the study file goes on."
 
 
-def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
+def _open(describer: Describer, chosen: int | None, trusted: Bools) -> Iterator[str]:
     """Name the strongest alternative, and the settings that more seeds might admit."""
-    points, by_utility = describer.joint.points, bounds_leakage(campaign.constraints)
-    among = describer.bounds.keeping(campaign.constraints) & trusted
+    by_utility, constraints = describer.by_utility, describer.constraints
+    among = describer.bounds.keeping(constraints) & trusted
     ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
     if chosen is not None and ranked:
         chances = chances_over(describer, ranked, chosen, by_utility=by_utility)
@@ -163,13 +157,13 @@ def _open(campaign: CampaignRecord, describer: Describer, chosen: int | None, tr
         if chance >= SMALL:
             what = "more useful" if by_utility else "the better compromise"
             yield f"{_called(describer, best)} is {what} with chance {chance:.2f}: more seeds may turn the two."
-    close = nearly(describer.bounds, campaign.constraints) & trusted if campaign.constraints else np.zeros(len(points))
+    close = nearly(describer.bounds, constraints) & trusted if constraints else np.zeros(len(trusted))
     worth = worths(describer, by_utility=by_utility)
     better = [i for i in np.flatnonzero(close).tolist() if chosen is None or worth[i] > worth[chosen]]
     if better:
         best = max(better, key=lambda i: worth[i])
         utility = short(float(describer.settings.known[best, 0]))
-        lacks = describer.setting(best, campaign.constraints).lacks
+        lacks = describer.setting(best, constraints).lacks
         yield f"{_called(describer, best)} ({utility}) would do by its means, but not surely: {'; '.join(lacks)}."
 
 

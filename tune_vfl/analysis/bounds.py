@@ -126,7 +126,7 @@ class Bounds:
             seeds: of the search.
         """
         confirmation = self.settings.rows[i].record.confirmation
-        base = confirmation.baseline if confirmation is not None else None
+        base = confirmation.undefended if confirmation is not None else None
         if base is None or base.utility is None or again.utility is None:
             return np.nan, np.nan
         loss = base.utility - again.utility

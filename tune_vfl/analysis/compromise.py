@@ -61,14 +61,13 @@ def compromise_of(front: Sequence[Outcome], scale: Scale | None, gains: Floats |
 
 def _confirmed_knee(settings: SettingsTable, stayed: Sequence[int]) -> int | None:
     """Return a joint confirmation's knee; for studies confirmed separately that of the settings on their fronts."""
-    together = settings.campaign.confirmation
-    named = None if together is None else together.knee.get(settings.parts[0].cell.dataset.name)
-    if named is not None and named.setting in settings.place:
-        return settings.place[named.setting]
-    if len(settings.parts) == 1:
-        confirmation = settings.parts[0].confirmation
-        number = None if confirmation is None else confirmation.knee
-        return None if number is None else settings.place.get((settings.parts[0].name, number))
+    single = settings.parts[0].confirmation if len(settings.parts) == 1 else None
+    for answer in (settings.campaign.confirmation, single):
+        for point in answer.knee.values() if answer else ():
+            if point.setting in settings.place:
+                return settings.place[point.setting]
+    if single is not None:
+        return None
     known = settings.known[stayed]
     if settings.scale is None:
         position = pareto.knee(known)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tune_vfl.analysis.alternatives import changes, far_from, rivals
-from tune_vfl.analysis.constraints import DEPLOYABLE, RUNGS, asked_for, bounds_leakage, nearest
+from tune_vfl.analysis.constraints import DEPLOYABLE, RUNGS, asked_for, nearest
 from tune_vfl.analysis.decision import Decision, Rung
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.formatting import count, listed
@@ -30,41 +30,41 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
     search's numbers of the others are optimistic. Not eligible are settings of a study with a failed check, and
     settings of undecided leakage.
     """
-    checks = checks_by_study(joint)
+    describer, checks = Describer(joint), checks_by_study(joint)
     about: dict[str, Any] = {
         "dataset": joint.dataset,
         "metric": joint.metric,
         "constraints": dict(campaign.constraints),
         "confidence": campaign.confidence,
-        "rule": "constraints" if bounds_leakage(campaign.constraints) else "knee",
+        "rule": "constraints" if describer.by_utility else "knee",
         "measured": len(joint.points),
         "checks": checks_together(checks),
         "unexamined": unexamined(campaign, joint),
+        "undefended": describer.undefended(),
+        "alone": describer.alone(),
     }
-    describer = Describer(joint)
-    about |= {"undefended": describer.undefended(), "alone": describer.alone()}
     if not joint.points:
-        owed = changes(campaign, describer, None, np.zeros(0, dtype=bool))
+        owed = tuple(changes(describer, None, np.zeros(0, dtype=bool)))
         return Decision(**about, verdict="nothing_measured", why="no trial has come to a result", changes=owed)
     keeping = describer.bounds.keeping(campaign.constraints)
     about["qualifying"] = int(keeping.sum())
     failing = doubted(checks)
     trusted = np.asarray([p.study not in failing for p in joint.points], dtype=bool)
     if not trusted.any():
-        return Decision(**about, **_not_trusted(campaign, describer, checks))
+        return Decision(**about, **_not_trusted(describer, checks))
     sound = trusted & ~np.asarray([p.undecided for p in joint.points])
     fresh = np.asarray([row.again is not None for row in describer.settings.rows])
     if fresh.any():
         about["changes"] = tuple(_unmeasured(describer, sound & (describer.useful() > 0) & keeping & ~fresh))
         sound, trusted = sound & fresh, trusted & fresh
     worth = sound & (describer.useful() > 0)
-    chosen = _chosen(campaign, describer, worth & keeping)
+    chosen = _chosen(describer, worth & keeping)
     if chosen is None:
-        answer = _none(campaign, describer, sound, keeping)
+        answer = _none(describer, sound, keeping)
         answer["changes"] = (*about.pop("changes", ()), *answer["changes"])
     else:
         about.pop("changes", None)
-        answer = _answer(campaign, describer, chosen, worth & keeping, trusted)
+        answer = _answer(describer, chosen, worth & keeping, trusted)
     return Decision(**(about | answer))
 
 
@@ -84,47 +84,44 @@ def _unmeasured(describer: Describer, among: Bools) -> Iterator[str]:
         )
 
 
-def _chosen(campaign: CampaignRecord, describer: Describer, among: Bools) -> int | None:
+def _chosen(describer: Describer, among: Bools) -> int | None:
     """Return the index of the recommended setting, or of the compromise."""
-    by_utility, knee = bounds_leakage(campaign.constraints), describer.joint.knee
-    if not by_utility and knee is not None and among[knee.place]:
+    knee = describer.joint.knee
+    if not describer.by_utility and knee is not None and among[knee.place]:
         return knee.place
-    ranked = rivals(describer, among, by_utility=by_utility)
-    return ranked[0] if ranked else None
+    return next(iter(rivals(describer, among, by_utility=describer.by_utility)), None)
 
 
-def _answer(
-    campaign: CampaignRecord, describer: Describer, chosen: int, among: Bools, trusted: Bools
-) -> dict[str, Any]:
+def _answer(describer: Describer, chosen: int, among: Bools, trusted: Bools) -> dict[str, Any]:
     """Return the decision for a setting: to deploy it, or that it is a compromise."""
-    joint, by_utility = describer.joint, bounds_leakage(campaign.constraints)
+    joint, by_utility, constraints = describer.joint, describer.by_utility, describer.constraints
     ranked = [i for i in rivals(describer, among, by_utility=by_utility) if i != chosen]
     others = [i for i in ranked if joint.points[i].defense != joint.points[chosen].defense]
     second = next(iter(others or ranked), None)
     answer = {
-        "why": _why(campaign, describer, chosen, int(among.sum())),
+        "why": _why(describer, chosen, int(among.sum())),
         "ladder": () if by_utility else _ladder(describer, among),
         "undefended": describer.undefended(chosen),
-        "runner_up": None if second is None else describer.setting(second, campaign.constraints),
+        "runner_up": None if second is None else describer.setting(second, constraints),
         "far": far_from(describer, chosen),
-        "changes": changes(campaign, describer, chosen, trusted),
+        "changes": tuple(changes(describer, chosen, trusted)),
     }
     if by_utility or describer.bounds.keeps("leakage", DEPLOYABLE)[chosen]:
-        return {**answer, "verdict": "deploy", "setting": describer.setting(chosen, campaign.constraints)}
-    compromise = describer.setting(chosen, {**campaign.constraints, "leakage": DEPLOYABLE})
+        return {**answer, "verdict": "deploy", "setting": describer.setting(chosen, constraints)}
+    compromise = describer.setting(chosen, {**constraints, "leakage": DEPLOYABLE})
     return {**answer, "verdict": "compromise", "compromise": compromise}
 
 
-def _why(campaign: CampaignRecord, describer: Describer, chosen: int, kept: int) -> str:
+def _why(describer: Describer, chosen: int, kept: int) -> str:
     joint, measured = describer.joint, count(len(describer.joint.points), "measured setting")
-    surely = f"{kept} of {measured} that surely keep {asked_for(campaign.constraints)}"
-    if bounds_leakage(campaign.constraints):
+    surely = f"{kept} of {measured} that surely keep {asked_for(describer.constraints)}"
+    if describer.by_utility:
         return f"the most useful of {surely}"
     # Where the knee itself is not eligible, the best eligible setting is not a knee.
     best = joint.knee is not None and joint.knee.place == chosen
     compromise = "the best compromise" if best else "the best eligible compromise"
     front = f"the joint front, {count(len(joint.front), 'setting')} of {measured}"
-    return f"{compromise} of {surely if campaign.constraints else front}"
+    return f"{compromise} of {surely if describer.constraints else front}"
 
 
 def _ladder(describer: Describer, among: Bools) -> tuple[Rung, ...]:
@@ -136,40 +133,38 @@ def _ladder(describer: Describer, among: Bools) -> tuple[Rung, ...]:
     return tuple(rungs)
 
 
-def _none(campaign: CampaignRecord, describer: Describer, sound: Bools, keeping: Bools) -> dict[str, Any]:
+def _none(describer: Describer, sound: Bools, keeping: Bools) -> dict[str, Any]:
     """Return the decision that no setting qualifies, with the nearest one."""
     useless = sound & keeping & (describer.useful() <= 0)
     if useless.any():
         place = rivals(describer, useless, by_utility=True)[0]
         alone = describer.joint.alone
         party = "a constant answer reaches" if alone is None else f"{alone.who} reaches alone"
-        kept = "keeps the constraints" if campaign.constraints else "was measured"
+        kept = "keeps the constraints" if describer.constraints else "was measured"
         why = f"nothing that {kept} is more useful than what {party}: that needs no federation"
     elif not sound.any():
         place = rivals(describer, ~sound, by_utility=True)[0]
         why = "the leakage of every setting is undecided: half of its interval is too wide to recommend anything"
     else:
         worth = sound & (describer.useful() > 0)
-        found = nearest(describer.bounds, campaign.constraints, worth if worth.any() else sound)
+        found = nearest(describer.bounds, describer.constraints, worth if worth.any() else sound)
         assert found is not None  # noqa: S101 - some settings are sound
-        place, asked = found, asked_for(campaign.constraints)
+        place, asked = found, asked_for(describer.constraints)
         settings = count(len(keeping), "measured setting")
-        why = f"none of {settings} surely keeps {asked} with {campaign.confidence:.0%} confidence"
+        why = f"none of {settings} surely keeps {asked} with {describer.bounds.confidence:.0%} confidence"
     return {
         "verdict": "none_qualifies",
         "why": why,
-        "nearest": describer.setting(place, campaign.constraints),
-        "changes": changes(campaign, describer, None, sound),
+        "nearest": describer.setting(place, describer.constraints),
+        "changes": tuple(changes(describer, None, sound)),
     }
 
 
-def _not_trusted(
-    campaign: CampaignRecord, describer: Describer, checks: dict[str, tuple[Check, ...]]
-) -> dict[str, Any]:
+def _not_trusted(describer: Describer, checks: dict[str, tuple[Check, ...]]) -> dict[str, Any]:
     says = listed(list(dict.fromkeys(c.says for found in checks.values() for c in found if not c.ok)))
     nobody = np.zeros(len(describer.joint.points), dtype=bool)
     return {
         "verdict": "not_trusted",
         "why": f"nothing is recommended while a check fails: {says}",
-        "changes": changes(campaign, describer, None, nobody),
+        "changes": tuple(changes(describer, None, nobody)),
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tune_vfl.analysis.bounds import Bounds
-from tune_vfl.analysis.constraints import requirements
+from tune_vfl.analysis.constraints import bounds_leakage, requirements
 from tune_vfl.analysis.decision import Choice, Reference, Strongest
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.outcome import strongest_of
@@ -22,12 +22,19 @@ class Describer:
 
     Args:
         joint: all settings on one data set.
-        bounds: those of the same settings; None computes them with the campaign's confidence.
+
+    Attributes:
+        settings: the same, side by side; ``bounds``: theirs, with the campaign's confidence.
+        constraints: the campaign's.
+        by_utility: whether they bound the leakage, so that the most useful setting is the best one; else it is the best
+            compromise.
     """
 
-    def __init__(self, joint: Joint, bounds: Bounds | None = None) -> None:
+    def __init__(self, joint: Joint) -> None:
         self.joint, self.settings = joint, joint.settings
-        self.bounds = bounds or Bounds(joint.settings)
+        self.bounds = Bounds(joint.settings)
+        self.constraints = joint.settings.campaign.constraints
+        self.by_utility = bounds_leakage(self.constraints)
         self._ends = Bounds(joint.settings, _BOTH_ENDS)
 
     def setting(self, place: int, constraints: Mapping[str, float] | None = None) -> Choice:
@@ -104,7 +111,7 @@ class Describer:
         """
         row = None if place is None else self.settings.rows[place]
         if row is not None and row.again is not None and row.record.confirmation is not None:
-            fresh = row.record.confirmation.baseline
+            fresh = row.record.confirmation.undefended
             if fresh.utility is not None:
                 return Reference(fresh.utility, fresh.utility_interval, fresh.leakage, fresh.leakage_interval)
         model = self.joint.undefended
@@ -117,13 +124,10 @@ class Describer:
         known = self.joint.alone
         return None if known is None else Reference(known.utility, known.interval, who=known.who)
 
-    def useless_below(self) -> float:
-        """Return the utility without a federation: that of the label party alone, else of a guess."""
-        return self.joint.alone.utility if self.joint.alone is not None else self.joint.reference[0]
-
     def useful(self) -> Floats:
-        """Return ``(N,)`` each setting's utility above that without a federation."""
-        found = np.asarray(self.settings.known[:, 0] - self.useless_below())
+        """Return ``(N,)`` each setting's utility above that without a federation: the label party alone, or a guess."""
+        alone = self.joint.alone
+        found = np.asarray(self.settings.known[:, 0] - (self.joint.reference[0] if alone is None else alone.utility))
         for i, row in enumerate(self.settings.rows):
             if row.again is not None and (gained := self._gained(i)) is not None:
                 found[i] = gained

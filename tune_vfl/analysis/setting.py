@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from tune_vfl.analysis.reliability import LocalBaseline
     from tune_vfl.evaluation.certainty import Certainty, Interval
     from tune_vfl.outcome import Outcome
+    from tune_vfl.records.answers import SettingKey
     from tune_vfl.records.confirmations import ConfirmedPoint
-    from tune_vfl.records.joint_confirmation import SettingKey
     from tune_vfl.records.studies import StudyRecord, TrialRecord
     from tune_vfl.statistics.arrays import Bools
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,8 +11,8 @@ from tune_vfl.cli.output import cell, emit, emit_json, emit_table, note, say
 from tune_vfl.cli.search import STOPPED
 
 if TYPE_CHECKING:
-    from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint, Line, UndefendedModel
-    from tune_vfl.records.joint_confirmation import JointConfirmation
+    from tune_vfl.records.answers import Confirmation
+    from tune_vfl.records.confirmations import ConfirmedPoint
 
 WITH_FAILURES = 3
 
@@ -66,65 +65,45 @@ def confirm(
         raise typer.Exit(WITH_FAILURES)
 
 
-def _show(answer: Confirmation | JointConfirmation) -> None:
-    from tune_vfl.records.confirmations import Confirmation
-
-    front: dict[str, Any]
-    if isinstance(answer, Confirmation):
-        front = {"points": answer.points, "undefended": answer.baseline, "gap": answer.gap}
-        lines = [([str(n) for n in line.numbers], _range(line)) for line in answer.lines]
-        _show_front(answer.name, len(answer.seeds), lines, joint=False, **front)
-    else:
-        for dataset, undefended in answer.baseline.items():
-            front = {"points": answer.on(dataset), "undefended": undefended, "gap": answer.gap[dataset]}
-            lines = [([str(p) for p in line.points], _range(line)) for line in answer.lines if line.dataset == dataset]
-            _show_front(f"{answer.name} on {dataset}", len(answer.seeds), lines, joint=True, **front)
+def _show(answer: Confirmation) -> None:
+    for dataset in answer.baseline:
+        _show_front(answer, dataset)
     for check in answer.checks:
         if not check.ok:
             note(check.says)
     say(f"the page with it: `tune-vfl report {answer.name}`")
 
 
-def _show_front(
-    title: str,
-    seeds: int,
-    lines: Sequence[tuple[list[str], str]],
-    *,
-    points: Sequence[ConfirmedPoint],
-    undefended: UndefendedModel,
-    gap: Mapping[str, float],
-    joint: bool,
-) -> None:
-    """Print a study's confirmed front, or the joint one of a data set, where a setting is called ``STUDY#21``."""
+def _show_front(answer: Confirmation, dataset: str) -> None:
+    """Print the confirmed front of a study, or the joint one of a data set, where a setting is called ``STUDY#21``."""
+    points, undefended, gap = answer.on(dataset), answer.baseline[dataset], answer.gap[dataset]
+    title, front = (f"{answer.name} on {dataset}", "joint front") if answer.joint else (answer.name, "front")
     on_front = [p for p in points if p.on_front]
     stay = sum(p.confirmed for p in on_front)
     joined = sum(p.confirmed for p in points) - stay
     join = f", {joined} {'neighbor joins' if joined == 1 else 'neighbors join'} them" if joined else ""
-    front = "joint front" if joint else "front"
-    emit(f"{title}: {stay} of {len(on_front)} points of the {front} stay{join}, on {seeds} fresh seeds")
-    rows = [_row(p, _name(p, joint=joint)) for p in points]
+    emit(f"{title}: {stay} of {len(on_front)} points of the {front} stay{join}, on {len(answer.seeds)} fresh seeds")
+    names = [f"{p.study}#{p.number}" if answer.joint else str(p.number) for p in points]
+    rows = [_row(p, name) for p, name in zip(points, names, strict=True)]
     if undefended.outcome == "ok":
-        numbers = (
-            _span(undefended.utility, undefended.utility_interval),
-            "",
-            _span(undefended.leakage, undefended.leakage_interval),
-        )
-        rows.append(["-", "no defense", undefended.seeds, "", *numbers, ""])
+        utility = _span(undefended.utility, undefended.utility_interval)
+        leakage = _span(undefended.leakage, undefended.leakage_interval)
+        rows.append(["-", "no defense", undefended.seeds, "", utility, "", leakage, ""])
     emit_table(("trial", "setting", "seeds", "stays", "utility", "searched", "leakage", "searched"), rows)
-    for names, varies in lines:
-        if len(names) > 1:
-            emit(f"cannot be told apart: trials {', '.join(names)}{f' ({varies})' if varies else ''}")
+    for line in answer.lines:
+        if line.dataset == dataset and len(line.numbers) > 1:
+            varies = ", ".join(f"{name} {' to '.join(cell(v) for v in of)}" for name, of in line.params.items())
+            trials = ", ".join(map(str, line.points if answer.joint else line.numbers))
+            emit(f"cannot be told apart: trials {trials}{f' ({varies})' if varies else ''}")
     if gap:
-        utility, leakage = gap["utility"], gap["leakage"]
-        looked = f"{abs(utility):.4f} {'better' if utility >= 0 else 'worse'} in utility and {abs(leakage):.3f} "
-        emit(f"the search's front looked {looked}{'less' if leakage >= 0 else 'more'} leaky, on average")
-    for point in points:
-        if point.tuned is not None:
-            emit(f"tuned against trial {_name(point, joint=joint)}: {_by(point)}")
-
-
-def _name(point: ConfirmedPoint, *, joint: bool) -> str:
-    return f"{point.study}#{point.number}" if joint else str(point.number)
+        better, less = ("better" if gap["utility"] >= 0 else "worse"), ("less" if gap["leakage"] >= 0 else "more")
+        looked = f"{abs(gap['utility']):.4f} {better} in utility and {abs(gap['leakage']):.3f} {less} leaky"
+        emit(f"the search's front looked {looked}, on average")
+    for point, name in zip(points, names, strict=True):
+        if (found := point.tuned) is not None:
+            settings = f" {cell(found.params)}" if found.params else ""
+            leaks = f"{sum(found.advantages) / len(found.advantages):.3f}, others {point.leakage_untuned:.3f}"
+            emit(f"tuned against trial {name}: {found.attack}{settings} leaks {leaks} ({found.tried} tried)")
 
 
 def _row(point: ConfirmedPoint, name: str) -> list[object]:
@@ -144,21 +123,7 @@ def _row(point: ConfirmedPoint, name: str) -> list[object]:
     ]
 
 
-def _by(point: ConfirmedPoint) -> str:
-    """Return the attacker that was tuned against a setting, and the others' success."""
-    found = point.tuned
-    assert found is not None  # noqa: S101 - the caller has checked
-    settings = f" {cell(found.params)}" if found.params else ""
-    mean = sum(found.advantages) / len(found.advantages)
-    return f"{found.attack}{settings} leaks {mean:.3f}, others {point.leakage_untuned:.3f} ({found.tried} tried)"
-
-
 def _span(value: float | None, interval: tuple[float, float] | None) -> str:
     if value is None or interval is None:
         return "-"
     return f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
-
-
-def _range(line: Line) -> str:
-    """Return the ranges of the parameters that vary within a line."""
-    return ", ".join(f"{name} {' to '.join(cell(v) for v in values)}" for name, values in line.params.items())

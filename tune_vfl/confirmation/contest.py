@@ -9,13 +9,14 @@ import numpy as np
 
 from tune_vfl.analysis.setting import Setting
 from tune_vfl.analysis.settings_table import SettingsTable
-from tune_vfl.confirmation.jobs import Place, undefended_of
+from tune_vfl.confirmation.jobs import undefended_of
 from tune_vfl.confirmation.values import names_of, searched, steady
 from tune_vfl.errors import StudyError
 from tune_vfl.evaluation.certainty import Name
+from tune_vfl.ledger.confirmation_store import Place
+from tune_vfl.records.answers import SettingKey
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.confirmations import FIRST_SEED, UNDEFENDED, SeedRecord
-from tune_vfl.records.joint_confirmation import SettingKey
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.cell import UNDEFENDED_SEEDS
 from tune_vfl.statistics import (

@@ -13,17 +13,15 @@ from tune_vfl.driver.undefended import undefended
 from tune_vfl.evaluation.references import key_of_references
 from tune_vfl.execution.jobs import Job
 from tune_vfl.execution.pack_sizes import LANES, shortened
+from tune_vfl.ledger.confirmation_store import Place
+from tune_vfl.records.answers import SettingKey
 from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
-from tune_vfl.records.joint_confirmation import SettingKey
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import Named
 from tune_vfl.spec.cell import Cell, References
 
 ALWAYS = ("matched_filter",)
 """The attack added to every confirmation of attacks on labels: no other one breaks some kinds of noise."""
-
-Place = tuple[str, int, int]
-"""A study's name, a trial's number or :data:`UNDEFENDED`, and a seed."""
 
 
 def cell_of(record: StudyRecord, number: int) -> tuple[Cell, dict[str, Any]]:

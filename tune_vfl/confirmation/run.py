@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tune_vfl.confirmation.answer import answer_of, joint_answer_of
+from tune_vfl.confirmation.answer import answer_of
 from tune_vfl.confirmation.contest import contests_of
 from tune_vfl.confirmation.kept import Kept
 from tune_vfl.confirmation.source import ConfirmationJobs
@@ -13,13 +13,11 @@ from tune_vfl.confirmation.tuning import with_attackers
 from tune_vfl.evaluation.code import code_of
 from tune_vfl.execution.runner import Runner, leased
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.ledger.ledger import Ledger
+from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.reading import open_study
-from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.streams import tell
+from tune_vfl.records.answers import Confirmation, SettingKey
 from tune_vfl.records.campaigns import CampaignRecord
-from tune_vfl.records.confirmations import Confirmation
-from tune_vfl.records.joint_confirmation import JointConfirmation, SettingKey
 from tune_vfl.records.measure import other_code, refuse_another
 
 
@@ -33,7 +31,7 @@ class Confirmed:
         owed: after a stop, the least number of remaining trainings.
     """
 
-    answer: Confirmation | JointConfirmation | None
+    answer: Confirmation | None
     failed: Mapping[SettingKey, str] = field(default_factory=dict)
     owed: int = 0
 
@@ -68,60 +66,44 @@ def confirm(
             trainings are stored.
     """
     stored = open_study(name, storage)  # a missing name must not get a lease
-    parts = stored.parts()
-    place, resources = storage_at(storage), parts[0].spec.resources
+    place, resources = stored.place, stored.parts()[0].spec.resources
     with leased(name, place, resources, lambda: _left(name)) as lease:
-        ledgers = Ledger.open_all([part.study.name for part in parts], place, lease)
-        try:
-            campaign, work = stored.record(), work or TrainableSpec.real()
-            for study in campaign.studies:
-                refuse_another(study.name, study.measure)
+        campaign, work = stored.record(), work or TrainableSpec.real()
+        for study in campaign.studies:
+            refuse_another(study.name, study.measure)
 
-            def say(text: str) -> None:
-                if progress:
-                    tell(f"confirm {campaign.name}: {text}")
+        def say(text: str) -> None:
+            if progress:
+                tell(f"confirm {campaign.name}: {text}")
 
-            source = ConfirmationJobs(
-                campaign, Kept(campaign, ledgers), work, contests_of(campaign, seeds), adaptive=adaptive, say=say
-            )
+        kept = Kept(campaign, Confirmations(place, lease))
+        source = ConfirmationJobs(campaign, kept, work, contests_of(campaign, seeds), adaptive=adaptive, say=say)
+        stopped = False
+        if source.missing() or source.attackers():
+            for part in stored.parts():
+                if differing := other_code(part.code, code_of(part.cell, work.trainable)):
+                    differ = ", ".join(differing)
+                    say(f"{part.study.name} was searched with other code, so that numbers may differ: {differ}")
             datasets = [study.cell.dataset for study in campaign.studies]
-            runner = Runner(campaign.name, lease, resources, work, datasets, lambda: _left(campaign.name), say)
-            return _confirmed(source, runner, campaign, ledgers)
-        finally:
-            for ledger in ledgers.values():
-                ledger.close()
+            stopped = Runner(campaign.name, lease, resources, work, datasets, lambda: _left(name), say).run(source)
+        if stopped and (places := source.missing()):
+            say(f"stopped; at least {len(places)} trainings are owed: 'tune-vfl confirm {campaign.name}'")
+            return Confirmed(None, source.failed, len(places))
+        if stopped and (attackers := source.attackers()):
+            return Confirmed(None, source.failed, len(attackers))
+        return Confirmed(_answer(source, campaign), source.failed)
 
 
-def _confirmed(
-    source: ConfirmationJobs, runner: Runner, campaign: CampaignRecord, ledgers: Mapping[str, Ledger]
-) -> Confirmed:
-    """Run the missing trainings, phase after phase, and store each study's result in its ledger."""
-    stopped = False
-    if source.missing() or source.attackers():
-        for name, ledger in ledgers.items():
-            if differing := other_code(ledger.code, code_of(ledger.cell, runner.work.trainable)):
-                runner.say(f"{name} was searched with other code, so that numbers may differ: {', '.join(differing)}")
-        stopped = runner.run(source)
-    if stopped and (places := source.missing()):
-        runner.say(f"stopped; at least {len(places)} trainings are owed: 'tune-vfl confirm {campaign.name}'")
-        return Confirmed(None, source.failed, len(places))
-    if stopped and (attackers := source.attackers()):
-        return Confirmed(None, source.failed, len(attackers))
-    return Confirmed(_answer(source, campaign, ledgers), source.failed)
-
-
-def _answer(
-    source: ConfirmationJobs, campaign: CampaignRecord, ledgers: Mapping[str, Ledger]
-) -> Confirmation | JointConfirmation:
+def _answer(source: ConfirmationJobs, campaign: CampaignRecord) -> Confirmation:
     """Compute the result with all tuned attackers, and store it with each study's share of it."""
-    tables, tuned = source.tables(), source.kept.tuned
-    parts = {s.name: with_attackers(answer_of(table, s.name), tuned) for table in tables for s in table.contest.studies}
-    for name, answer in parts.items():
-        ledgers[name].confirmations.set_answer(answer)
+    tables, tuned, store = source.tables(), source.kept.tuned, source.kept.store
+    parts = {s.name: with_attackers(answer_of(s, [table]), tuned) for table in tables for s in table.contest.studies}
+    for answer in parts.values():
+        store.set_answer(answer)
     if campaign.name in parts:
         return parts[campaign.name]
-    joint = with_attackers(joint_answer_of(campaign, tables), tuned)
-    next(iter(ledgers.values())).keep_joint_answer(joint)
+    joint = with_attackers(answer_of(campaign, tables), tuned)
+    store.set_answer(joint)
     return joint
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.confirmation.jobs import Floors, Place, cut
+from tune_vfl.confirmation.jobs import Floors, cut
 from tune_vfl.confirmation.table import ContestTable
 from tune_vfl.confirmation.tuning import attacker_job, owed
 from tune_vfl.driver.undefended import undefended
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from tune_vfl.confirmation.contest import Contest
     from tune_vfl.confirmation.kept import Kept
     from tune_vfl.execution.trainable_spec import TrainableSpec
+    from tune_vfl.ledger.confirmation_store import Place
+    from tune_vfl.records.answers import SettingKey
     from tune_vfl.records.campaigns import CampaignRecord
-    from tune_vfl.records.joint_confirmation import SettingKey
 
 
 class ConfirmationJobs(Queue):

@@ -38,9 +38,9 @@ from tune_vfl.statistics.rejects import FEWEST_SEEDS
 if TYPE_CHECKING:
     from tune_vfl.analysis.setting import Setting
     from tune_vfl.confirmation.contest import Contest
-    from tune_vfl.confirmation.jobs import Place
+    from tune_vfl.ledger.confirmation_store import Place
     from tune_vfl.outcome import Outcome
-    from tune_vfl.records.joint_confirmation import SettingKey
+    from tune_vfl.records.answers import SettingKey
     from tune_vfl.statistics.arrays import Floats
 
 

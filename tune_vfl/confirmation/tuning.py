@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,10 @@ from tune_vfl.confirmation.jobs import cell_of
 from tune_vfl.evaluation.certainty import limits_over
 from tune_vfl.execution.jobs import Job
 from tune_vfl.outcome import TunedAttack
-from tune_vfl.records.confirmations import FIRST_SEED, Confirmation, ConfirmedAttack, ConfirmedNumber, ConfirmedPoint
-from tune_vfl.records.joint_confirmation import JointConfirmation, SettingKey
+from tune_vfl.records.answers import Confirmation, SettingKey
+from tune_vfl.records.confirmations import FIRST_SEED, ConfirmedAttack, ConfirmedNumber, ConfirmedPoint
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import Bounds, Limits, clipped, leakage_bounds
-
-Answer = TypeVar("Answer", Confirmation, JointConfirmation)
 
 SEEDS = 5
 """The number of trainings for tuning an attacker; their mean decides."""
@@ -35,7 +33,7 @@ def attacker_job(record: StudyRecord, number: int, minutes: float) -> Job:
     return Job(cell, record.data, {(record.name, number): params}, asks="attacker", more={"minutes": minutes})
 
 
-def with_attackers(answer: Answer, found: Mapping[SettingKey, TunedAttack]) -> Answer:
+def with_attackers(answer: Confirmation, found: Mapping[SettingKey, TunedAttack]) -> Confirmation:
     """Add tuned attackers to the result of a confirmation.
 
     The front, the knee and the search's optimism are computed without them, as in the search.

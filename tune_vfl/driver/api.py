@@ -1,14 +1,13 @@
-"""The Python interface of a search: start one, or resume one."""
+"""The Python interface of a search, which starts one or goes on with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.live_page import LivePage
-from tune_vfl.driver.planning import CampaignLike, changed, planned_campaign, with_more
+from tune_vfl.driver.planning import CampaignLike, changed, planned_campaign
 from tune_vfl.driver.sinks import Sink
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import StoredStudy, open_study
@@ -27,6 +26,7 @@ def search(
     other_code: bool = False,
     progress: bool = True,
     sinks: Sequence[Sink] | None = None,
+    work: TrainableSpec | None = None,
 ) -> StoredStudy:
     """Run a search in this process, or resume the one of this name and spec.
 
@@ -34,11 +34,12 @@ def search(
         spec: a planned study or campaign, a spec, a mapping of the same form, or the path of a YAML file.
         trials: the budget of finished trials, instead of the spec's; of a campaign, of all its studies together.
         name: the study's or campaign's name, instead of the spec's.
-        storage: the ledger's database, instead of the spec's; see :func:`resume`.
+        storage: the ledger's database, instead of the spec's.
         take_over: end another process that holds the study.
         other_code: go on although source files that measure have changed since the last run.
         progress: show a bar on a terminal, a line every 15 seconds elsewhere, on stderr.
         sinks: receivers of trials and studies; None is the live page and the MLflow recorder.
+        work: the trainable, where it is not the real one.
 
     Returns:
         The study or campaign; ``stopped`` when Ctrl-C ended it early.
@@ -48,46 +49,16 @@ def search(
         StudyError: when the name belongs to a study of another spec, another process runs it, or the code has changed.
         UnreachableError: when the ledger or the cluster does not answer.
     """
-    found = changed(planned_campaign(spec), trials=trials, name=name)
-    how: dict[str, Any] = {"take_over": take_over, "other_code": other_code, "sinks": sinks, "progress": progress}
-    return _run(found, storage=storage, **how)
-
-
-def resume(
-    name: str,
-    trials: int | None = None,
-    *,
-    storage: str | None = None,
-    take_over: bool = False,
-    other_code: bool = False,
-    progress: bool = True,
-    sinks: Sequence[Sink] | None = None,
-    work: TrainableSpec | None = None,
-) -> StoredStudy:
-    """Run the trials and measurements that a stopped search lacks.
-
-    Args:
-        name: the study or the campaign.
-        trials: a new budget of finished trials in all; None keeps what there is.
-        storage: the ledger's database; None is the one that ``TUNE_VFL_STORAGE`` names, or that under
-            ``TUNE_VFL_HOME``.
-        take_over: drive another process out that holds the study.
-        other_code: as for :func:`search`.
-        progress: as for :func:`search`.
-        sinks: as for :func:`search`.
-        work: the trainable, where it is not the real one.
-
-    Raises:
-        StudyError: when there is none of this name, another process runs it, or the code has changed.
-    """
-    stored = open_study(name, storage)
-    how: dict[str, Any] = {"take_over": take_over, "other_code": other_code, "sinks": sinks, "progress": progress}
-    return _run(with_more(stored.plan(), trials), storage=stored.storage, work=work, **how)
-
-
-def _run(campaign: PlannedCampaign, *, storage: str | None, sinks: Sequence[Sink] | None, **how: Any) -> StoredStudy:
-    sinks = default_sinks(campaign, storage) if sinks is None else sinks
-    stopped = run_campaign(campaign, sinks=sinks, storage=storage, **how)
+    campaign = changed(planned_campaign(spec), trials=trials, name=name)
+    stopped = run_campaign(
+        campaign,
+        sinks=default_sinks(campaign, storage) if sinks is None else sinks,
+        progress=progress,
+        work=work,
+        storage=storage,
+        take_over=take_over,
+        other_code=other_code,
+    )
     return StoredStudy(storage_at(storage or campaign.studies[0].spec.storage), campaign.name, stopped=stopped)
 
 

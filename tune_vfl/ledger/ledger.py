@@ -1,4 +1,4 @@
-"""Writable ledger of one study: trials, outcomes, baseline, cost and confirmations.
+"""Writable ledger of one study: trials, outcomes, baseline and cost.
 
 A trial is stored with its parameters before it runs, a pack in one transaction, so that a kill loses no more than the
 trials that run. Parameters are chosen by :mod:`tune_vfl.driver.proposals`.
@@ -12,18 +12,16 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
-from tune_vfl.ledger.confirmation_store import Confirmations
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.making import make_or_find
 from tune_vfl.ledger.reading import StudyReader, find
-from tune_vfl.ledger.schema import campaigns, studies, trials
+from tune_vfl.ledger.schema import studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import ending_of, not_repeated, repeats, trials_of
 from tune_vfl.machine.process_identity import end_session, new_session
 from tune_vfl.outcome import Outcome, drop_non_finite
 from tune_vfl.records.campaigns import PlannedCampaign
-from tune_vfl.records.joint_confirmation import JointConfirmation
 from tune_vfl.records.measure import other_code, refuse_other_code
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.rows import Lost, TrialRow
@@ -58,7 +56,6 @@ class Ledger(StudyReader):
 
     Attributes:
         study: its plan, as stored.
-        confirmations: the store of its confirmations.
         place: the database.
         session: this run of the process; its running trials are not orphans.
     """
@@ -66,7 +63,6 @@ class Ledger(StudyReader):
     def __init__(self, place: LedgerStorage, study: PlannedStudy, lease: Lease | None) -> None:
         super().__init__(place, study)
         self._lease = lease
-        self.confirmations = Confirmations(place, study.name, lease)
         self.session = new_session()
 
     @classmethod
@@ -116,11 +112,6 @@ class Ledger(StudyReader):
         end_session(self.session)
         self.place.close()
 
-    def keep_joint_answer(self, answer: JointConfirmation) -> None:
-        """Store the answer of a confirmation of this study's campaign."""
-        change = update(campaigns).where(campaigns.c.name == self.study.campaign).values(confirmation=answer.plain())
-        self.place.write(lambda connection: connection.execute(change), self._lease)
-
     def set_references_and_reference_point(self, references: References, reference_point: tuple[float, float]) -> None:
         """Store the attacks' reference scores and the hypervolume's reference point, measured once a study."""
         self._set(reference_scores=references.model_dump(mode="json"), reference_point=list(reference_point))
@@ -128,13 +119,6 @@ class Ledger(StudyReader):
     def set_baseline(self, outcome: Outcome) -> None:
         """Store the undefended model's outcome."""
         self._set(baseline=drop_non_finite(outcome).model_dump(mode="json"))
-
-    @property
-    def code(self) -> list[dict[str, str]] | None:
-        """The digests of the source files that measured it, a mapping a version, the latest last; None without any."""
-        mine = select(studies.c.code).where(studies.c.name == self.study.name)
-        found: list[dict[str, str]] | None = self.place.read(lambda connection: connection.execute(mine).scalar_one())
-        return found
 
     def keep_code(self, now: Mapping[str, str], *, accepted: bool = False) -> str:
         """Store the digests of the source files that measure the study from now on.

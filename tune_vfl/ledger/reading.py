@@ -67,6 +67,13 @@ class StudyReader:
         """The ratio of the training's CPU time to the undefended one's; None before it was measured."""
         return self.row().cost
 
+    @property
+    def code(self) -> list[dict[str, str]] | None:
+        """The digests of the source files that measured it, a mapping a version, the latest last; None without any."""
+        mine = select(studies.c.code).where(studies.c.name == self.study.name)
+        found: list[dict[str, str]] | None = self.place.read(lambda connection: connection.execute(mine).scalar_one())
+        return found
+
     def trials(self) -> list[TrialRow]:
         """Return all trials, by number."""
         return self.place.read(lambda connection: trials_of(self.study.name, connection))

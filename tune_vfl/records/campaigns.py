@@ -13,7 +13,7 @@ from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import StudySpec
 
 if TYPE_CHECKING:
-    from tune_vfl.records.joint_confirmation import JointConfirmation
+    from tune_vfl.records.answers import Confirmation
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Campaign(Generic[Part]):
     trials: int
     spec: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[Skipped, ...] = ()
-    confirmation: JointConfirmation | None = None
+    confirmation: Confirmation | None = None
 
     @classmethod
     def of(cls, study: Part | Campaign[Part]) -> Campaign[Part]:

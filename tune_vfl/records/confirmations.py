@@ -1,19 +1,17 @@
-"""Records and answers of confirmations: a record for each setting and fresh seed, and the answer computed from them."""
+"""Numbers of confirmations: a record for each setting and fresh seed, and the points that are computed from them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from tune_vfl.evaluation.certainty import candidates_of
-from tune_vfl.evaluation.checks import Check
 from tune_vfl.outcome import UNTRAINED, Outcome, OutcomeName, TunedAttack
 from tune_vfl.spec import Strict
 from tune_vfl.spec.cell import References
 
-CONFIRMATION_SCHEMA: Literal["tune-vfl/confirmation/1"] = "tune-vfl/confirmation/1"
 FIRST_SEED = 1000
 
 UNDEFENDED = -1
@@ -181,60 +179,6 @@ class UndefendedModel(Strict):
     leakage: float | None = None
     leakage_interval: tuple[float, float] | None = None
     leakage_worst_seed: float | None = None
-
-
-class Line(Strict):
-    """Confirmed settings without a significant difference.
-
-    Attributes:
-        numbers: the trials, by falling utility.
-        params: the parameters that vary among them, a range each: ``[low, high]`` of numbers, else all values.
-        utility, leakage: lowest and highest.
-    """
-
-    numbers: tuple[int, ...]
-    params: dict[str, list[Any]]
-    utility: tuple[float, float]
-    leakage: tuple[float, float]
-
-
-class Confirmation(Strict):
-    """The answer of a confirmation.
-
-    Attributes:
-        name: the study.
-        measure: how it is measured.
-        seeds: the fresh seeds that every confirmed setting has had.
-        reserve: how many rows the utility was measured on that no search has seen; 0 without a reserve.
-        points: by falling utility; those without numbers last.
-        baseline: the undefended model.
-        lines: the confirmed settings, grouped where no difference is significant.
-        gap: how much better the search's front looked than it is on fresh seeds and rows, means over its points:
-            ``utility`` and ``leakage``, larger is more optimistic.
-        checks: limits of the result.
-        knee: the best compromise among those that are confirmed; None without one.
-    """
-
-    schema_id: Literal["tune-vfl/confirmation/1"] = Field(CONFIRMATION_SCHEMA, alias="schema")
-    name: str
-    measure: int
-    seeds: tuple[int, ...]
-    reserve: int
-    points: tuple[ConfirmedPoint, ...]
-    baseline: UndefendedModel
-    lines: tuple[Line, ...]
-    gap: dict[str, float]
-    checks: tuple[Check, ...]
-    knee: int | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as plain data, as ``confirm --json`` prints it."""
-        return self.model_dump(mode="json", by_alias=True)
-
-    @property
-    def by_number(self) -> dict[int, ConfirmedPoint]:
-        """The confirmed points by trial; those that did not stay are left out."""
-        return {p.number: p for p in self.points if p.confirmed}
 
 
 def records_of(outcome: Outcome, seeds: Sequence[int], references: References) -> dict[int, SeedRecord]:

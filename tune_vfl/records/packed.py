@@ -80,11 +80,13 @@ class Packed(Strict):
             raise ValueError(f"expected one study without a campaign, got {', '.join(names)}")
         if campaign and (len({*names}) < len(names) or not all(n.startswith(f"{of}-") for n in names)):
             raise ValueError(f"expected studies called {of}-..., each once, got {', '.join(names)}")
-        answered = campaign.confirmation.points if campaign and campaign.confirmation else ()
+        joint = campaign.confirmation if campaign else None
+        if (joint and not joint.joint) or any(s.confirmation and s.confirmation.joint for s in self.studies):
+            raise ValueError("expected with each study the answer of a study, with a campaign that of all of them")
         of_rows = [
             *(t.study for t in self.trials),
             *(s.study for s in self.confirmations),
-            *(p.study for p in answered),
+            *(p.study for p in (joint.points if joint else ())),
         ]
         strangers = {*of_rows} - {*names}
         if strangers:

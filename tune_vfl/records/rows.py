@@ -15,9 +15,9 @@ from pydantic import Field, FiniteFloat
 
 from tune_vfl.evaluation.coverage import Coverage
 from tune_vfl.outcome import Outcome, TunedAttack
+from tune_vfl.records.answers import Confirmation
 from tune_vfl.records.campaigns import Skipped
-from tune_vfl.records.confirmations import UNDEFENDED, Confirmation, SeedRecord
-from tune_vfl.records.joint_confirmation import JointConfirmation
+from tune_vfl.records.confirmations import UNDEFENDED, SeedRecord
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import END_OF_TIME, StudyRecord, TrialRecord
 from tune_vfl.spec import Strict, StudyName
@@ -47,7 +47,7 @@ class CampaignRow(Strict):
     spec: dict[str, Any]
     skipped: tuple[Skipped, ...] = ()
     trials: int = Count
-    confirmation: JointConfirmation | None = None
+    confirmation: Confirmation | None = None
 
 
 class StudyRow(Strict):

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tune_vfl.outcome import Outcome
-    from tune_vfl.records.confirmations import Confirmation, ConfirmedPoint
+    from tune_vfl.records.answers import Confirmation
+    from tune_vfl.records.confirmations import ConfirmedPoint
 
 
 END_OF_TIME = 2**37
@@ -101,7 +102,7 @@ class StudyRecord(PlannedStudy):
     @property
     def confirmed(self) -> dict[int, ConfirmedPoint]:
         """The trials on the confirmed front, with their numbers on fresh seeds."""
-        return {} if self.confirmation is None else self.confirmation.by_number
+        return {number: p for (_, number), p in self.confirmation.by_setting.items()} if self.confirmation else {}
 
     def with_trials(self, trials: Iterable[TrialRecord]) -> StudyRecord:
         """Return the study with further finished trials; running ones count as waiting."""
