@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reports.describe import frontier
-from reports.frames import frame_of
 from reports.gathered import gather
 from tune_vfl.analysis.columns import values
 from tune_vfl.analysis.compromise import compromise_of
 from tune_vfl.analysis.formatting import count
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.reliability import scale_of
-from tune_vfl.machine.csv_text import to_csv
+from tune_vfl.machine.csv_text import frame_of, to_csv
 from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.spaces.space import point_key
 from tune_vfl.spec.cell import qualified

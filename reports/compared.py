@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports.frames import frame_of
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.columns import SPANS, texts, titles, values
+from tune_vfl.machine.csv_text import frame_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import pandas as pd
 
@@ -164,7 +164,10 @@ def cost_table(data: Gathered) -> PageTable:
     rows, records = [], []
     for part in data.campaign.studies:
         ended = [t.outcome.seconds for t in part.ok]
-        train, attack = (_mean([s[kind] for s in ended if kind in s]) for kind in ("train", "attack"))
+        train, attack = (
+            sum(took) / len(took) if (took := [s[kind] for s in ended if kind in s]) else None
+            for kind in ("train", "attack")
+        )
         minutes = sum((t.finished - t.started).total_seconds() for t in part.trials) / 60
         name = data.names.called[part.name]
         counted = len(part.counted)
@@ -181,10 +184,6 @@ def cost_table(data: Gathered) -> PageTable:
     )
     head = ("defense ", "cost", "trials", "training s", "attacks s", "minutes")
     return PageTable("cost", head, tuple(rows), note, frame_of(records))
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def failure_table(data: Gathered) -> PageTable:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reports.frames import frame_of
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.columns import SPANS, texts, values
+from tune_vfl.machine.csv_text import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

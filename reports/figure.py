@@ -107,6 +107,7 @@ class Figure(NamedTuple):
 
 SHARE = (0.0, 1.0)
 """The range of a leakage, an AUC, an accuracy or an F1."""
+_MARGIN = 0.06  # of the span of the values
 
 
 def within(span: Span, reach: Span = SHARE) -> Span:
@@ -114,19 +115,17 @@ def within(span: Span, reach: Span = SHARE) -> Span:
     return min(max(span[0], reach[0]), reach[1]), max(min(span[1], reach[1]), reach[0])
 
 
-def room(values: Iterable[float], reach: Span, *, below: float = 0.06, above: float = 0.06) -> Span:
+def room(values: Iterable[float], reach: Span) -> Span:
     """Return axis limits around values, with a margin for marks, within the range of the metric.
 
     Args:
         values: at least one.
         reach: the range of the metric.
-        below: the margin below, as a share of the values' span.
-        above: the margin above.
     """
     found = list(values)
     low, high = min(found), max(found)
     span = max(high - low, 0.02 * (reach[1] - reach[0] if math.isfinite(reach[1] - reach[0]) else max(high, 1.0)))
-    return max(reach[0], low - below * span), min(reach[1], high + above * span)
+    return max(reach[0], low - _MARGIN * span), min(reach[1], high + _MARGIN * span)
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-    from tune_vfl.records.studies import StudyRecord, TrialRecord
+    from tune_vfl.records.studies import StudyRecord
 
 FEWEST = 12
 """The smallest number of settings for meaningful importances."""
@@ -105,17 +105,10 @@ def _study(record: StudyRecord) -> Study:
         study = optuna.create_study(directions=["maximize", "minimize"], storage=optuna.storages.InMemoryStorage())
         study.set_metric_names([formatting.metric(record.cell.metric), "leakage"])
         for trial in sorted(trials, key=lambda t: t.number):
-            study.add_trial(_trial(trial, domains))
+            params = {n: as_text(trial.params[n]) for n in domains if n in trial.params}
+            values, searched = list(trial.outcome.objectives), {n: domains[n] for n in params}
+            study.add_trial(optuna.trial.create_trial(params=params, distributions=searched, values=values))
     return study
-
-
-def _trial(trial: TrialRecord, domains: dict[str, BaseDistribution]) -> Any:
-    from optuna.trial import create_trial
-
-    params = {n: as_text(trial.params[n]) for n in domains if n in trial.params}
-    return create_trial(
-        params=params, distributions={n: domains[n] for n in params}, values=list(trial.outcome.objectives)
-    )
 
 
 def _domain(values: Sequence[Any]) -> BaseDistribution:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator
+from html import escape
 from typing import Any
 
 from reports.figure import Axis, Figure, Label, Mark, Marks, Polyline, Span
@@ -102,10 +103,11 @@ def _line(line: Polyline) -> dict[str, Any]:
 def _group(group: Marks, command: Callable[[str], str] | None) -> dict[str, Any]:
     color = _color(group)
     filled = group.rank in ("front",)
-    symbol = {"chosen": "circle-open", "undefended": "x-thin"}.get(group.rank, _symbol(group))
+    shape = _SYMBOLS.get(group.look.shape, group.look.shape)
+    symbols = {"chosen": "circle-open", "undefended": "x-thin", "front": shape}
     edge = {"front": CARD, "chosen": INK, "undefended": INK}.get(group.rank, color)
     marker = {
-        "symbol": symbol,
+        "symbol": symbols.get(group.rank, f"{shape}-open"),
         "size": _SIZES[group.rank],
         "color": color if filled else INK if group.rank in ("chosen", "undefended") else color,
         "line": {"color": edge, "width": {"front": 1, "chosen": 2.2, "undefended": 2.6}.get(group.rank, 1)},
@@ -134,11 +136,6 @@ def _group(group: Marks, command: Callable[[str], str] | None) -> dict[str, Any]
     }
 
 
-def _symbol(group: Marks) -> str:
-    symbol = _SYMBOLS.get(group.look.shape, group.look.shape)
-    return symbol if group.rank == "front" else f"{symbol}-open"
-
-
 def _color(group: Marks) -> str:
     return MUTED if group.look.color is None else f"$c{group.look.color}"
 
@@ -146,7 +143,7 @@ def _color(group: Marks) -> str:
 def _wrapped(mark: Mark, command: Callable[[str], str] | None) -> Iterator[str]:
     lines = [*mark.says, *([command(mark.key)] if command is not None and mark.key else [])]
     for line in lines:
-        yield from (_escaped(part) for part in wrapped(line))
+        yield from (escape(part, quote=False) for part in wrapped(line))  # plotly interprets some tags
 
 
 def wrapped(line: str) -> list[str]:
@@ -162,11 +159,6 @@ def wrapped(line: str) -> list[str]:
             parts.append(part)
             part = word
     return [*parts, part]
-
-
-def _escaped(text: str) -> str:
-    # plotly interprets some tags in texts.
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _bars(group: Marks) -> list[dict[str, Any]]:
@@ -186,7 +178,7 @@ def _bars(group: Marks) -> list[dict[str, Any]]:
 
 def _label(label: Label, across: Span) -> dict[str, Any]:
     """Return a label beside a point or on a line as a plotly annotation."""
-    here = {"x": label.x, "y": label.y, "text": _escaped(label.text), "font": {"size": 13, "color": INK}}
+    here = {"x": label.x, "y": label.y, "text": escape(label.text, quote=False), "font": {"size": 13, "color": INK}}
     if label.weight == "line":
         return {**here, "showarrow": False, "xanchor": "right", "yanchor": "top", "font": {"size": 12, "color": SOFT}}
     # The space above a front is free; a point far to the right has its text on the left.

@@ -17,12 +17,12 @@ from reports.compared import (
     ranked,
 )
 from reports.describe import frontier, growth
-from reports.frames import frame_of
 from reports.importances import importances, parallel
 from reports.plotted import plotly_dict
 from reports.printed import files_of
 from reports.story import Story, story
 from tune_vfl.analysis import formatting
+from tune_vfl.machine.csv_text import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reports.confirmed import confirmed_frame
-from reports.frames import frame_of
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.columns import values
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.settings_table import SettingsTable
-from tune_vfl.machine.csv_text import to_csv
-from tune_vfl.machine.visible_text import visible
+from tune_vfl.machine.csv_text import frame_of, to_csv
+from tune_vfl.machine.streams import visible
 from tune_vfl.metrics.published import cap_by_attack, scalars
 from tune_vfl.outcome import OUTCOMES, Outcome
 

@@ -116,11 +116,7 @@ def strongest_of(scores: Mapping[str, AttackScore]) -> str:
     Advantages that were clipped to 0 are compared as they were before, so that of attacks that all stay below their
     floors it is the one that comes nearest.
     """
-    return max(scores, key=lambda name: (scores[name].advantage, _mean(scores[name].advantages)), default="")
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fmean(values) if values else 0.0
+    return max(scores, key=lambda name: (scores[name].advantage, fmean(scores[name].advantages or [0.0])), default="")
 
 
 class TunedAttack(BaseModel):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.helpers.campaigns import campaign_of, confirmed, noisy, outcome_of, part_of, several
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.constraints import asked_for, nearest, nearly, requirements
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision
@@ -25,7 +25,7 @@ def decided(campaign: CampaignRecord) -> Decision:
 
 def test_a_constraint_in_words() -> None:
     campaign = campaign_of(part_of("laplace", LAPLACE, cost=1.5), part_of("kdk", [(0.9, 0.3)]))
-    bounds = Bounds(joint_of(campaign).settings)
+    bounds = UpperBounds(joint_of(campaign).settings)
     asked = {"leakage": 0.35, "utility": 0.91, "cost": 2.0, "utility_loss": 0.04}
     leakage, utility, cost, loss = requirements(bounds, 1, asked)
     upper, lower = bounds.of("leakage").bound[1], bounds.of("utility").bound[1]
@@ -43,7 +43,7 @@ def test_a_constraint_in_words() -> None:
 def test_the_nearest_misses_least_in_units_of_what_is_at_stake() -> None:
     """A loss of .06 for .01 misses by .05 of a gain of .45; a cost of 3 for 2 by half, leakage by what it is."""
     parts = part_of("laplace", [(0.89, 0.15)], cost=1.0), part_of("kdk", [(0.93, 0.3)], cost=1.0)
-    bounds = Bounds(joint_of(campaign_of(*parts)).settings)
+    bounds = UpperBounds(joint_of(campaign_of(*parts)).settings)
     everything = np.ones(2, dtype=bool)
     scale = bounds.settings.scale
     assert scale is not None
@@ -52,19 +52,19 @@ def test_the_nearest_misses_least_in_units_of_what_is_at_stake() -> None:
     assert nearest(bounds, {"utility_loss": 0.01, "leakage": 0.18}, everything) == int(over[1] < over[0])
     costly = part_of("laplace", [(0.93, 0.1)], cost=3.0), part_of("kdk", [(0.9, 0.6)], cost=1.0)
     asked = {"cost": 2.0, "leakage": 0.2}
-    assert nearest(Bounds(joint_of(campaign_of(*costly)).settings), asked, everything) == 1, (
+    assert nearest(UpperBounds(joint_of(campaign_of(*costly)).settings), asked, everything) == 1, (
         ".4 of leakage, half a cost"
     )
-    assert nearest(Bounds(joint_of(campaign_of(*costly)).settings), {"cost": 2.8, "leakage": 0.2}, everything) == 0
+    assert nearest(UpperBounds(joint_of(campaign_of(*costly)).settings), {"cost": 2.8, "leakage": 0.2}, everything) == 0
     unknown = part_of("laplace", [(0.93, 0.1)]), part_of("kdk", [(0.9, 0.9)], cost=9.0)
-    assert nearest(Bounds(joint_of(campaign_of(*unknown)).settings), asked, everything) == 1, "known, if far off"
+    assert nearest(UpperBounds(joint_of(campaign_of(*unknown)).settings), asked, everything) == 1, "known, if far off"
     assert nearest(bounds, asked, np.zeros(2, dtype=bool)) is None
 
 
 def test_what_would_do_by_its_means_is_near_and_what_surely_does_is_not() -> None:
     wide = outcome_of([0.9, 0.9, 0.9], {"norm": [0.1, 0.3, 0.17]})
     part = part_of("laplace", [wide, (0.9, 0.1), (0.9, 0.4)], attacks=["norm"])
-    bounds = Bounds(joint_of(campaign_of(part)).settings)
+    bounds = UpperBounds(joint_of(campaign_of(part)).settings)
     assert nearly(bounds, LOW).tolist() == [True, False, False]
     assert nearly(bounds, {"utility": 0.89995}).tolist() == [False, True, True], "no seed moves the first"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, part_of
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.constraints import requirements
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.joint_front import joint_of
@@ -48,7 +48,7 @@ def test_those_are_all_quantities_that_may_be_bounded_but_one() -> None:
     names = {*NAMES, "attacks.norm.advantage", "attacks.norm.success"}
     assert names - set(CAPS) == {"cost"}, "no confirmation measures a cost: it is the search's"
     part = replace(again(GOOD, BAD), cost=1.5)
-    assert Bounds(SettingsTable(campaign_of(part))).of("cost").value == pytest.approx([1.5])
+    assert UpperBounds(SettingsTable(campaign_of(part))).of("cost").value == pytest.approx([1.5])
 
 
 def test_what_a_confirmation_does_not_know_is_not_known() -> None:
@@ -57,7 +57,7 @@ def test_what_a_confirmation_does_not_know_is_not_known() -> None:
     silent = part.confirmation.points[0].model_copy(update={"attacks": {}})
     lost = part.confirmation.undefended.model_copy(update={"utility": None, "utility_interval": None})
     unknown = part.confirmation.model_copy(update={"points": (silent,), "baseline": {"breast_cancer": lost}})
-    bounds = Bounds(SettingsTable(campaign_of(replace(part, confirmation=unknown))))
+    bounds = UpperBounds(SettingsTable(campaign_of(replace(part, confirmation=unknown))))
     for name in ("utility_loss", "attacks.norm.advantage", "attacks.norm.success"):
         assert np.isnan(bounds.of(name).value).all()
         assert not bounds.keeps(name, 1.0).any()
@@ -68,6 +68,6 @@ def test_what_a_confirmation_does_not_know_is_not_known() -> None:
 
 def test_an_attack_that_only_a_confirmation_ran_is_bounded_by_it() -> None:
     part = confirmed(part_of("laplace", [GOOD], attacks=["pmc"]), {0: (*GOOD, True)})
-    found = Bounds(SettingsTable(campaign_of(part)))
+    found = UpperBounds(SettingsTable(campaign_of(part)))
     assert found.of("attacks.norm.advantage").value == pytest.approx([GOOD[1]])
     assert np.isnan(found.of("attacks.pmc.advantage").value).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, outcome_of, part_of
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.constraints import nearest, nearly, requirements
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.joint_front import joint_of
@@ -25,8 +25,8 @@ ROUGH = [
 ]
 
 
-def bounds_of(campaign: CampaignRecord, confidence: float | None = None) -> Bounds:
-    return Bounds(SettingsTable(campaign), confidence)
+def bounds_of(campaign: CampaignRecord, confidence: float | None = None) -> UpperBounds:
+    return UpperBounds(SettingsTable(campaign), confidence)
 
 
 def test_a_leakage_is_bounded_over_all_attacks_with_the_confidence_asked_for() -> None:
@@ -171,7 +171,7 @@ def test_leakage_at_most_point_2_holds_as_often_as_it_is_said() -> None:
     for _ in range(120):
         campaign, true, _ = simulated(rng)
         joint = joint_of(campaign)
-        found = Bounds(joint.settings).of("leakage")
+        found = UpperBounds(joint.settings).of("leakage")
         held += (true <= found.bound).tolist()
         chosen = decide(campaign, joint).setting
         if chosen is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, confirmed, noisy, outcome_of, part_of, several, steady
 from tune_vfl.analysis.alternatives import chances_over, far_from, rivals
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.describer import Describer
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import unexamined
@@ -94,7 +94,7 @@ def test_a_loss_has_the_interval_of_differences_seed_by_seed() -> None:
     assert one.loss == pytest.approx(0.02), "what a seed does to both cancels out"
     assert one.loss_interval is not None
     assert sum(one.loss_interval) / 2 == pytest.approx(0.02)
-    upper = Bounds(joint.settings, 0.95).of("utility_loss").bound[0]
+    upper = UpperBounds(joint.settings, 0.95).of("utility_loss").bound[0]
     assert one.loss_interval[1] == pytest.approx(upper), "one end of a 90% interval is a bound of 95%"
     assert 0 < one.loss_interval[0] < 0.02 < one.loss_interval[1] < 0.04
     single = part_of("laplace", [outcome_of([0.9], {"norm": [0.1]})], attacks=["norm"])

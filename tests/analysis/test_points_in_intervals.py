@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, part_of, steady
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Choice
 from tune_vfl.analysis.describer import Describer
@@ -129,11 +129,11 @@ def test_of_a_search_side_by_side_and_in_a_decision(of: Drawn) -> None:
     for setting in (chosen.setting, chosen.runner_up, chosen.nearest):
         if setting is not None:
             check(setting)
-    bounds_hold(Bounds(SettingsTable(campaign), 0.6), of.settings)
-    bounds_hold(Bounds(SettingsTable(campaign)), of.settings)
+    bounds_hold(UpperBounds(SettingsTable(campaign), 0.6), of.settings)
+    bounds_hold(UpperBounds(SettingsTable(campaign)), of.settings)
 
 
-def bounds_hold(bounds: Bounds, count: int) -> None:
+def bounds_hold(bounds: UpperBounds, count: int) -> None:
     """Hold bounds to the right side of their estimates."""
     for name in QUANTITIES:
         value, bound = bounds.of(name)
@@ -175,8 +175,8 @@ def test_of_a_confirmation_and_of_what_is_bounded_by_it(of: Drawn) -> None:
     joint = joint_of(seen)
     for point in joint.points:
         check(Describer(joint).setting(joint.settings.place[point.study, point.number]))
-    bounds_hold(Bounds(joint.settings, 0.6), of.settings)
-    bounds_hold(Bounds(joint.settings), of.settings)
+    bounds_hold(UpperBounds(joint.settings, 0.6), of.settings)
+    bounds_hold(UpperBounds(joint.settings), of.settings)
     model = table.undefended(part.name)
     assert holds(model.utility, model.utility_interval)
     assert holds(model.leakage, model.leakage_interval)

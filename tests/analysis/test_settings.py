@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.campaigns import UNDEFENDED, again_of, campaign_of, chosen, confirmed, outcome_of, part_of, steady
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.selection import choose, parse
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
@@ -23,8 +23,8 @@ LOST = Outcome.failed("oom", "full")
 BARE = ((0.9, 0.0), (0.8, 0.0))
 
 
-def bounds_of(*parts: StudyRecord, **fields: Any) -> Bounds:
-    return Bounds(SettingsTable(campaign_of(*parts, **fields)))
+def bounds_of(*parts: StudyRecord, **fields: Any) -> UpperBounds:
+    return UpperBounds(SettingsTable(campaign_of(*parts, **fields)))
 
 
 def one_seed(*points: tuple[float, float]) -> StudyRecord:
@@ -76,7 +76,7 @@ def test_one_attack_s_interval_is_that_of_its_setting() -> None:
             assert settings.advantage_interval(row, attack) == pytest.approx((bounds.lower, bounds.upper))
 
 
-# Bounds
+# UpperBounds
 
 
 def test_a_utility_holds_for_other_rows_too_where_their_spread_is_known() -> None:

@@ -49,5 +49,5 @@ def test_a_front_of_thousands_is_laid_out_in_two_seconds_of_a_core() -> None:
     joint = joint_of(campaign_of(part))
     took = time.process_time() - begun
     assert len(joint.front) > 4500
-    assert sum(len(group.points) for group in joint.together) == len(joint.front)
+    assert sum(len(group) for group in joint.together) == len(joint.front)
     assert took < SECONDS

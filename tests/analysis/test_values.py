@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.campaigns import UNDEFENDED, campaign_of, chosen, confirmed, outcome_of, part_of, steady
 from tests.helpers.confirmations import knee_named
 from tests.helpers.fronts import front_of, knee_of, ranks_of
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.compromise import compromise_of
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.reliability import LocalBaseline, checks_of, local_baseline_of, scale_of
@@ -59,7 +59,7 @@ def test_a_condition_holds_surely_where_more_would_be_worse(text: str, compare: 
 
 
 def test_what_is_kept_is_compared_as_it_is_written() -> None:
-    bounds = Bounds(SettingsTable(campaign_of(study(cost=2.0))))
+    bounds = UpperBounds(SettingsTable(campaign_of(study(cost=2.0))))
     for compare, holds in (("<=", True), (">=", True), ("<", False), (">", False)):
         assert Condition("cost", compare, 2.0).kept(bounds).tolist() == [holds] * 4
     value, bound = bounds.of("leakage")
@@ -81,7 +81,7 @@ def test_selections_as_they_are_read() -> None:
 
 
 def test_how_far_the_front_goes_and_from_where_on_a_condition_holds() -> None:
-    bounds = Bounds(SettingsTable(study()))
+    bounds = UpperBounds(SettingsTable(study()))
     least, most = bounds.of("leakage").bound.min(), bounds.of("utility").bound.max()
     with pytest.raises(SelectionError) as found:
         chosen(study(), "leakage<=0.1 and utility>=0.99")

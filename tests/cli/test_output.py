@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Run
 from tune_vfl.cli.output import MANY_ROWS, as_yaml, emit, emit_table, say
-from tune_vfl.machine.streams import complain
-from tune_vfl.machine.visible_text import visible
+from tune_vfl.machine.streams import complain, visible
 
 HIDDEN = "\x1b]0;owned\x07\x9b31m\u202e\u2066\u200f\u2028\x7f\r\x00\U000e0041"
 SHOWN = r"\x1b]0;owned\x07\x9b31m\u202e\u2066\u200f\u2028\x7f\r\x00\U000e0041"

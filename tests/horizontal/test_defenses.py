@@ -17,7 +17,7 @@ from tune_vfl.evaluation.grants.client_gradients import uploads_of
 from tune_vfl.evaluation.packs import evaluate_pack
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.horizontal.rounds import Rounds
-from tune_vfl.horizontal.server import Observer, Received
+from tune_vfl.horizontal.server import Observer, ReceivedUpdate
 from tune_vfl.horizontal.shards import client_seed
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Stream
@@ -99,7 +99,7 @@ def turns_of(seeds: int | list[int]) -> list[int | None]:
     seen: list[int | None] = []
 
     class Noting(Observer):
-        def received(self, what: Received) -> None:
+        def received(self, what: ReceivedUpdate) -> None:
             seen.append(what.client)
 
     Rounds(cohorts, task.cell.federation, clients.counts, seeds, in_turn=True, observers=[Noting()]).run()

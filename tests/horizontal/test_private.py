@@ -11,7 +11,7 @@ from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.defenses.fedadob import Fedadob
 from tune_vfl.horizontal.cohort import Cohort
 from tune_vfl.horizontal.rounds import Rounds
-from tune_vfl.horizontal.server import Observer, Received
+from tune_vfl.horizontal.server import Observer, ReceivedUpdate
 from tune_vfl.protocol.members import Pack
 
 ALONE, TOGETHER = Pack((0,), None), Pack((0, 1), 1)
@@ -51,7 +51,7 @@ class Spy(Observer):
     def __post_init__(self) -> None:
         self.own += [pairs(rows) for cohort in self.cohorts for rows in cohort.rows.features()]
 
-    def received(self, what: Received) -> None:
+    def received(self, what: ReceivedUpdate) -> None:
         assert not what.update[~what.taking].any()  # noise, or what waits for a later round, is a client's own too
         read = (what.update, what.sent, what.sent + what.update)
         self.shapes |= {tuple(t.shape) for t in read}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tests.helpers.federations import begun, task_of
 from tune_vfl.evaluation.clients import Clients, select_client, utilities_by_client
 from tune_vfl.evaluation.training import train_pack
-from tune_vfl.horizontal.server import Observer, Received
+from tune_vfl.horizontal.server import Observer, ReceivedUpdate
 from tune_vfl.horizontal.shards import client_seed
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import Stream
@@ -98,9 +98,9 @@ def test_clients_in_another_order_make_the_same_model(monkeypatch):
 
 class _Notes(Observer):
     def __init__(self) -> None:
-        self.seen: list[Received] = []
+        self.seen: list[ReceivedUpdate] = []
 
-    def received(self, what: Received) -> None:
+    def received(self, what: ReceivedUpdate) -> None:
         self.seen.append(what)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from tests.helpers.federations import begun, task_of
 from tune_vfl.errors import DataError
-from tune_vfl.horizontal.server import Observer, Received, Server
+from tune_vfl.horizontal.server import Observer, ReceivedUpdate, Server
 from tune_vfl.horizontal.shards import shards
 from tune_vfl.horizontal.vector import Vector
 from tune_vfl.protocol.members import Pack
@@ -22,13 +22,13 @@ START = torch.tensor([[1.0, 2.0], [10.0, 20.0]])
 
 class Notes(Observer):
     def __init__(self) -> None:
-        self.seen: list[Received] = []
+        self.seen: list[ReceivedUpdate] = []
 
-    def received(self, what: Received) -> None:
+    def received(self, what: ReceivedUpdate) -> None:
         self.seen.append(what)
 
 
-def served(*, secure: bool, rounds: int = 1) -> tuple[Server, list[Received]]:
+def served(*, secure: bool, rounds: int = 1) -> tuple[Server, list[ReceivedUpdate]]:
     """Two clients: one of 30 rows, one of 10; with the second member the second takes no part and sends no number."""
     server = Server(START, secure=secure, observers=[notes := Notes()])
     for number in range(rounds):

@@ -39,7 +39,7 @@ class Bounded(NamedTuple):
     bound: Floats
 
 
-class Bounds:
+class UpperBounds:
     """Estimates and bounds of the settings of several studies, each computed once.
 
     Args:
@@ -167,10 +167,7 @@ class Bounds:
                 fresh: ConfirmedNumber = getattr(seen, what)
                 found.value[i] = fresh.value
                 found.bound[i] = self._above(again, fresh.value, fresh.interval, fresh.upper_90)
-        self._beside(found, block, attack)
-
-    def _beside(self, found: Bounded, block: SeedBlock, attack: str) -> None:
-        """An attack for which a defense leaves nothing to read finds nothing."""
+        # An attack for which a defense leaves nothing to read finds nothing.
         for i in block.rows.tolist():
             if self.settings.not_fitting(self.settings.rows[i].record.name, attack) is not None:
                 found.value[i] = found.bound[i] = 0.0

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.formatting import number, short
 from tune_vfl.spec.constraints import AT_LEAST
 from tune_vfl.statistics.arrays import Bools, Floats
@@ -45,12 +45,12 @@ class Requirement(NamedTuple):
     says: str
 
 
-def requirements(bounds: Bounds, place: int, constraints: Mapping[str, float]) -> tuple[Requirement, ...]:
+def requirements(bounds: UpperBounds, place: int, constraints: Mapping[str, float]) -> tuple[Requirement, ...]:
     """Evaluate each constraint for one setting."""
     return tuple(_requirement(bounds, place, name, cap) for name, cap in constraints.items())
 
 
-def _requirement(bounds: Bounds, place: int, name: str, cap: float) -> Requirement:
+def _requirement(bounds: UpperBounds, place: int, name: str, cap: float) -> Requirement:
     value, bound = (float(column[place]) for column in bounds.of(name))
     if np.isnan(bound):
         return Requirement(name, cap, None, None, kept=False, says=f"{name}: {bounds.unknown(place, name)}")
@@ -70,7 +70,7 @@ def asked_for(constraints: Mapping[str, float]) -> str:
     return " and ".join(f"{n}{'>=' if n in AT_LEAST else '<='}{number(cap)}" for n, cap in constraints.items())
 
 
-def nearest(bounds: Bounds, constraints: Mapping[str, float], among: Bools) -> int | None:
+def nearest(bounds: UpperBounds, constraints: Mapping[str, float], among: Bools) -> int | None:
     """Return the setting that misses the constraints least.
 
     The criterion is the largest miss: utility and its loss in units of the undefended model's gain over the guess (or
@@ -96,7 +96,7 @@ def nearest(bounds: Bounds, constraints: Mapping[str, float], among: Bools) -> i
     return int(places[order[0]])
 
 
-def _missed(bounds: Bounds, name: str, cap: float) -> Floats:
+def _missed(bounds: UpperBounds, name: str, cap: float) -> Floats:
     bound, scale = bounds.of(name).bound, bounds.settings.scale
     gain = 1.0 if scale is None else scale.utility_high - scale.utility_low
     unit = abs(cap) if name == "cost" else gain if name.startswith("utility") else 1.0
@@ -104,7 +104,7 @@ def _missed(bounds: Bounds, name: str, cap: float) -> Floats:
     return np.where(np.isnan(over), np.inf, np.maximum(over, 0.0))
 
 
-def nearly(bounds: Bounds, constraints: Mapping[str, float]) -> Bools:
+def nearly(bounds: UpperBounds, constraints: Mapping[str, float]) -> Bools:
     """Return the settings whose estimates satisfy all constraints, but not their bounds: more seeds may decide."""
     by_value = np.ones(len(bounds.settings.rows), dtype=bool)
     for name, cap in constraints.items():

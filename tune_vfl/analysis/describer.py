@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.constraints import bounds_leakage, requirements
 from tune_vfl.analysis.decision import Choice, Reference, Strongest
 from tune_vfl.analysis.joint_front import Joint
@@ -32,10 +32,10 @@ class Describer:
 
     def __init__(self, joint: Joint) -> None:
         self.joint, self.settings = joint, joint.settings
-        self.bounds = Bounds(joint.settings)
+        self.bounds = UpperBounds(joint.settings)
         self.constraints = joint.settings.campaign.constraints
         self.by_utility = bounds_leakage(self.constraints)
-        self._ends = Bounds(joint.settings, _BOTH_ENDS)
+        self._ends = UpperBounds(joint.settings, _BOTH_ENDS)
 
     def setting(self, place: int, constraints: Mapping[str, float] | None = None) -> Choice:
         """Return one setting; with constraints, also those that it misses."""

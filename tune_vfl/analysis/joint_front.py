@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from tune_vfl.records.studies import StudyRecord
 from tune_vfl.statistics import differences, leakage_differences, merged, merged_of_many
 
 
-class Step(NamedTuple):
+class HypervolumeStep(NamedTuple):
     """The joint hypervolume after one more valid trial.
 
     Attributes:
@@ -29,20 +28,6 @@ class Step(NamedTuple):
     study: str
     number: int
     hypervolume: float
-
-
-@dataclass(frozen=True)
-class Together:
-    """Settings of the joint front, of any defenses, without a significant difference.
-
-    Attributes:
-        points: by falling utility.
-        utility, leakage: the lowest and highest that the search measured.
-    """
-
-    points: tuple[Setting, ...]
-    utility: tuple[float, float]
-    leakage: tuple[float, float]
 
 
 class Joint:
@@ -84,10 +69,10 @@ class Joint:
         return tuple(sorted(self.front, key=lambda point: (point.leakage, point.number)))
 
     @cached_property
-    def together(self) -> tuple[Together, ...]:
-        """The front in groups of neighbors without a significant difference."""
+    def together(self) -> tuple[tuple[Setting, ...], ...]:
+        """The front in groups of neighbors without a significant difference, each by falling utility."""
         groups = _groups(self.settings, [point.place for point in self.front])
-        return tuple(_together([self.points[i] for i in group]) for group in groups)
+        return tuple(tuple(self.points[i] for i in group) for group in groups)
 
     @cached_property
     def hypervolume(self) -> float:
@@ -109,14 +94,14 @@ class Joint:
         return tuple(p for p in self.points if p.defense == defense)
 
     @cached_property
-    def history(self) -> tuple[Step, ...]:
+    def history(self) -> tuple[HypervolumeStep, ...]:
         """The joint hypervolume after each trial that counts, in the order of their ends."""
         counted = [(t.finished, i, t.number, p.name, t.outcome) for i, p in enumerate(self.parts) for t in p.counted]
         held, steps = pareto.GrowingFront(self.reference), []
         for finished, _, number, study, outcome in sorted(counted, key=lambda step: step[:3]):
             if outcome.outcome == "ok":
                 held.add(*outcome.objectives)
-            steps.append(Step(finished, study, number, held.area))
+            steps.append(HypervolumeStep(finished, study, number, held.area))
         return tuple(steps)
 
     @property
@@ -143,8 +128,3 @@ def _groups(settings: SettingsTable, front: Sequence[int]) -> list[list[int]]:
         return [[i] for i in front]
     utility, leakage = differences(block.utilities[front]), leakage_differences(block.gains[:, front])
     return [[front[k] for k in group] for group in merged(range(len(front)), utility, leakage)]
-
-
-def _together(points: Sequence[Setting]) -> Together:
-    utilities, leakages = zip(*(p.objectives for p in points), strict=True)
-    return Together(tuple(points), (min(utilities), max(utilities)), (min(leakages), max(leakages)))

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tune_vfl.analysis.bounds import Bounds
+from tune_vfl.analysis.bounds import UpperBounds
 from tune_vfl.analysis.setting import Setting
 from tune_vfl.analysis.settings_table import SettingsTable
 from tune_vfl.errors import SelectionError, UsageError
@@ -59,7 +59,7 @@ class Condition(NamedTuple):
         """Whether it must hold for the bound: at most so much, of the utility at least; else for the estimate."""
         return self.compare.startswith(">") == (self.name in AT_LEAST)
 
-    def kept(self, bounds: Bounds) -> Bools:
+    def kept(self, bounds: UpperBounds) -> Bools:
         """Return which settings satisfy it; unknown values do not."""
         found = bounds.of(self.name)
         with np.errstate(invalid="ignore"):
@@ -130,27 +130,26 @@ def setting_of(record: StudyRecord, selection: Selection) -> Setting:
     return setting
 
 
-def choose(settings: SettingsTable, selection: Selection, bounds: Bounds | None = None) -> int:
+def choose(settings: SettingsTable, selection: Selection) -> int:
     """Return the place of the most useful setting, of the one that leaks least, or of the best that meets conditions.
 
     Args:
         settings: side by side, at least one.
         selection: ``max-utility``, ``min-leakage`` or conditions.
-        bounds: of the same settings; None computes them with the confidence of the campaign.
 
     Raises:
         SelectionError: for conditions that no setting meets.
     """
     if selection.rule != "conditions":
         return _best(settings, _stayed(settings), "utility" if selection.rule == "max-utility" else "leakage")
-    bounds = bounds or Bounds(settings)
+    bounds = UpperBounds(settings)
     places = meeting(bounds, selection.conditions)
     if not places:
         raise SelectionError(_too_far(bounds, selection))
     return _best(settings, places, "leakage" if all(c.name == "utility" for c in selection.conditions) else "utility")
 
 
-def meeting(bounds: Bounds, conditions: Sequence[Condition]) -> list[int]:
+def meeting(bounds: UpperBounds, conditions: Sequence[Condition]) -> list[int]:
     """Return which settings meet conditions, of those that a confirmation left on the front where any of them does.
 
     What must be at most so much (the utility: at least) must be so surely, by one-sided bounds; from a single seed
@@ -178,7 +177,7 @@ def _best(settings: SettingsTable, places: Sequence[int], objective: str) -> int
     return min(places, key=order)
 
 
-def _too_far(bounds: Bounds, selection: Selection) -> str:
+def _too_far(bounds: UpperBounds, selection: Selection) -> str:
     """Say how far the front goes, and from where on each condition is surely met."""
     settings, stayed = bounds.settings, _stayed(bounds.settings)
     places = _best(settings, stayed, "leakage"), _best(settings, stayed, "utility")
@@ -187,7 +186,7 @@ def _too_far(bounds: Bounds, selection: Selection) -> str:
     return f"no setting meets {selection.text!r}; the front goes from {low} to {high}{surely}"
 
 
-def _surely(bounds: Bounds, condition: Condition) -> str:
+def _surely(bounds: UpperBounds, condition: Condition) -> str:
     value, bound = bounds.of(condition.name)
     if np.isnan(bound).all():
         return f"{condition.name} is not known: {bounds.unknown(0, condition.name)}"

@@ -150,5 +150,5 @@ def front_settings(campaign: CampaignRecord, attack: str | None = None) -> list[
 
 
 def _joint_front(joint: Joint) -> list[dict[str, Any]]:
-    alike = {p.name: [q.name for q in group.points if q is not p] for group in joint.together for p in group.points}
+    alike = {p.name: [q.name for q in group if q is not p] for group in joint.together for p in group}
     return [values(point, (*JOINT_POINT, "together"), together=alike[point.name]) for point in joint.front]

@@ -182,7 +182,7 @@ def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
 
     Example: `tune-vfl jobs list --cluster http://127.0.0.1:8265`
     """
-    found = _open(cluster)[0].list_with_packs()
+    found = _open(cluster)[0].list(with_packs=True)
     if json:
         emit_json({"schema": SCHEMA, "jobs": [dataclasses.asdict(job) for job in found]})
         return

@@ -10,15 +10,14 @@ from typing import Any
 
 import typer
 
-from tune_vfl.machine.streams import tell
-from tune_vfl.machine.visible_text import visible
+from tune_vfl.machine.streams import tell, visible
 
 PIPE_WIDTH = 160  # a table in a pipe or a file is not cut to 80 columns
 MANY_ROWS = 300  # more than anybody reads on a screen: lines would take longer to draw than the numbers to compute
 
 
 def emit(text: str) -> None:
-    """Print text on stdout; hidden characters are shown escaped, see :func:`tune_vfl.machine.visible_text.visible`."""
+    """Print text on stdout; hidden characters are shown escaped, see :func:`tune_vfl.machine.streams.visible`."""
     typer.echo(visible(text))
 
 

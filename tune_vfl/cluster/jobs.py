@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import shlex
 import tempfile
@@ -132,15 +131,9 @@ class Jobs:
                     )
                 )
 
-    def list(self) -> list[ClusterJob]:
-        """Return all jobs, the newest first."""
-        return self._list({})
-
-    def list_with_packs(self) -> builtins.list[ClusterJob]:
-        """Return all jobs, the newest first, each with its packs, which the cluster has to count."""
-        return self._list(packs_by_job(self._relay))
-
-    def _list(self, packs: Mapping[str, PackCounts]) -> builtins.list[ClusterJob]:
+    def list(self, *, with_packs: bool = False) -> list[ClusterJob]:
+        """Return all jobs, the newest first; with packs each with its own, which the cluster has to count."""
+        packs = packs_by_job(self._relay) if with_packs else {}
         with self._relay.calls():
             details = self._client.list_jobs()
         jobs = [_job(d, packs.get(str(d.job_id), PackCounts())) for d in details if d.submission_id]

@@ -128,7 +128,10 @@ def examine(
         findings=found,
         exclude=(*excluded, *suggested) if excluded is not None and suggested else (),
         groups=tuple(
-            c.name for p in parties for c in p.columns if c.looks == "identifier" and _repeats(c, len(dataset.y))
+            c.name
+            for p in parties
+            for c in p.columns
+            if c.looks == "identifier" and c.distinct * _REPEATED <= len(dataset.y) * (1 - c.missing)
         ),
         categories=_categories(parties, merged),
         notes=dataset.notes,
@@ -145,10 +148,6 @@ def _categories(parties: Sequence[PartyFacts], merged: Mapping[str, Mapping[str,
             counts.update(dict(group))
     new = {name: merging(alike(counts), merged.get(name, {})) for name, counts in rows.items()}
     return {**{name: dict(names) for name, names in merged.items()}, **new} if new else {}
-
-
-def _repeats(column: ColumnFacts, rows: int) -> bool:
-    return column.distinct * _REPEATED <= rows * (1 - column.missing)
 
 
 def _classes(dataset: Dataset, y_train: torch.Tensor, y_test: torch.Tensor) -> tuple[ClassFacts, ...]:

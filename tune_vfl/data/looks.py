@@ -106,7 +106,7 @@ def as_written(
 def _looks(texts: list[str], rows: int, name: str) -> Looks:
     words = {word.lower() for word in _WORDS.findall(name)}
     sample = texts[:_SAMPLE]
-    numeric = _are_numbers(sample)
+    numeric = bool(sample) and all(_number(text) is not None for text in sample)
     # Of the dates those alone are numbers that have no separators.
     if _mostly(_DIGITS if numeric else _DATE, sample) or (words & _TIME_WORDS and _mostly(_SECONDS, sample)):
         return "date"
@@ -128,13 +128,6 @@ def _mostly(pattern: re.Pattern[str], texts: list[str]) -> bool:
         if len(texts) - missed < MOSTLY * len(texts):
             return False
     return len(texts) > 1
-
-
-def _are_numbers(texts: list[str]) -> bool:
-    try:
-        return bool([float(text) for text in texts])
-    except ValueError:
-        return False
 
 
 def _number(text: str) -> float | None:

@@ -101,7 +101,7 @@ def own_labels(
     spelling = spelling_note(counts, options.classes) if as_classes else ""
     notes += [*_question(cut, len(names)), *(_beside_unlabeled(counts) if as_classes and notes else [])]
     rows = torch.from_numpy(np.flatnonzero(kept))
-    tests = None if test_rows is None else _places(test_rows, rows)
+    tests = None if test_rows is None else torch.isin(rows, test_rows).nonzero().squeeze(1)
     chosen, sampled, said_of = training_sample(y, tests, options.rows, names, name)
     return OwnLabels(
         rows=rows[chosen],
@@ -154,10 +154,6 @@ def _cut(labels: pd.Series[Any], options: LabelOptions, as_number: str) -> str:
     bound = max(below, key=lambda place: (numbers[place] <= middle, -abs(numbers[place] - middle)))
     option = as_number.replace("{bound}", names[bound])
     return f"cut the numbers into ranges, two at their median: set {option} in `dataset`"
-
-
-def _places(test_rows: Tensor, rows: Tensor) -> Tensor:
-    return torch.isin(rows, test_rows).nonzero().squeeze(1)
 
 
 def _above(labels: pd.Series[Any], bound: float, where: str, options: LabelOptions) -> tuple[Tensor, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tune_vfl.machine.visible_text import visible
+from tune_vfl.machine.streams import visible
 from tune_vfl.metrics.pareto import GrowingFront
 
 if TYPE_CHECKING:
@@ -205,11 +205,9 @@ class ProgressReport:
     def close(self) -> None:
         """Show how it ended."""
         self.progress.end()
+        self._show_line()
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.progress.done, description=self.progress.line())
             self._bar.stop()
-        else:
-            self.say(self.progress.line())
 
     def show(self) -> None:
         """Show how it goes, unless that was shown a moment ago."""
@@ -217,6 +215,9 @@ class ProgressReport:
         if now - self._shown < (LINE_EVERY_SECONDS if self._bar is None else BAR_EVERY_SECONDS):
             return
         self._shown = now
+        self._show_line()
+
+    def _show_line(self) -> None:
         if self._bar is None:
             self.say(self.progress.line())
         else:

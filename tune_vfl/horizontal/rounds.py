@@ -77,7 +77,8 @@ class Rounds:
                     raise TimeoutError(f"training stopped after {number} of {asked} rounds: out of time")
                 self._train(cohort, number, taking)
             self._average(number, taking)
-            self._hand_out()
+            for cohort in self.cohorts:
+                cohort.take(self.server.shared, self._statistics, self._hidden)
             self.rounds = number + 1
             yield self.rounds
             if not bool(torch.isfinite(self.server.shared).all(-1).any()):
@@ -135,10 +136,6 @@ class Rounds:
         statistics = torch.cat([c.statistics() for c in self.cohorts], 1)
         hidden = torch.cat([c.hidden() for c in self.cohorts], 1)
         self._statistics, self._hidden = (_mean(values, share) for values in (statistics, hidden))
-
-    def _hand_out(self) -> None:
-        for cohort in self.cohorts:
-            cohort.take(self.server.shared, self._statistics, self._hidden)
 
     def settle(self) -> None:
         """End the training: mark members of which a client has diverged."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Received:
+class ReceivedUpdate:
     """Something that reached the server in a round.
 
     Attributes:
@@ -31,7 +31,7 @@ class Received:
 class Observer:
     """A passive observer of the server's traffic."""
 
-    def received(self, what: Received) -> None:
+    def received(self, what: ReceivedUpdate) -> None:
         """Look at something that reached the server."""
 
 
@@ -65,7 +65,7 @@ class Server:
             weights: ``(members,)`` the client's rows; 0 where it takes no part.
         """
         if not self._secure:
-            self._show(Received(round, client, update, self.shared, weights > 0))
+            self._show(ReceivedUpdate(round, client, update, self.shared, weights > 0))
         weight = weights.unsqueeze(-1).to(update)
         self._sum += torch.where(weight > 0, update, 0.0) * weight
         self._weight += weight
@@ -74,10 +74,10 @@ class Server:
         """End a round: move the shared parameters by the mean; members without participants stay unchanged."""
         mean = self._sum / torch.where(self._weight > 0, self._weight, 1.0)
         if self._secure:
-            self._show(Received(round, None, mean, self.shared, self._weight.squeeze(-1) > 0))
+            self._show(ReceivedUpdate(round, None, mean, self.shared, self._weight.squeeze(-1) > 0))
         self.shared = self.shared + mean
         self._begin()
 
-    def _show(self, what: Received) -> None:
+    def _show(self, what: ReceivedUpdate) -> None:
         for observer in self._observers:
             observer.received(what)

@@ -7,8 +7,10 @@ from sqlalchemy import Connection, select
 from tune_vfl.errors import did_you_mean
 from tune_vfl.ledger.schema import campaigns, studies
 
+_LISTED = 20
 
-def nowhere(name: str, held: list[str], campaigns_held: list[str], shown: str, most: int = 20) -> str:
+
+def nowhere(name: str, held: list[str], campaigns_held: list[str], shown: str) -> str:
     """Return the message for an unknown name, with the ledger and the known names.
 
     Args:
@@ -16,16 +18,15 @@ def nowhere(name: str, held: list[str], campaigns_held: list[str], shown: str, m
         held: the names of all studies.
         campaigns_held: the names of all campaigns.
         shown: the ledger's URL without its password.
-        most: the largest number of listed names.
     """
     known, where = sorted([*held, *campaigns_held]), f"in the ledger {shown}"
     if not known:
         return f"no study {name!r} {where}, which is empty; TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another"
-    more = f" and {len(known) - most} more, see 'tune-vfl studies'" if len(known) > most else ""
+    more = f" and {len(known) - _LISTED} more, see 'tune-vfl studies'" if len(known) > _LISTED else ""
     several = f"{len(held)} studies" if len(held) != 1 else "one study"
     return (
         f"no study {name!r} {where}, which holds {several}.{did_you_mean(name, known)} Known: "
-        f"{', '.join(known[:most])}{more}. TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another ledger."
+        f"{', '.join(known[:_LISTED])}{more}. TUNE_VFL_HOME, TUNE_VFL_STORAGE or --storage names another ledger."
     )
 
 

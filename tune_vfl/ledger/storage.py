@@ -104,14 +104,10 @@ class SqliteFile(LedgerStorage):
     def _begin_writing(self, connection: Connection) -> None:
         """Lock the file, and refuse one to which its path does not lead any more: nobody would find what is written."""
         _lock(connection)
-        now = self._files()
+        now = [_told_apart(path) for path in (self.path, self.path.with_name(f"{self.path.name}-wal"))]
         opened = connection.info.setdefault("files", now)
         if now[0] is None or any(was not in (None, held) for was, held in zip(opened, now, strict=True)):
             raise LedgerGoneError(self.shown, "the file was removed, moved or replaced while it was open")
-
-    def _files(self) -> tuple[tuple[int, int] | None, ...]:
-        """Return what tells the file and its log from others of their names; None for one that is not there."""
-        return tuple(_told_apart(path) for path in (self.path, self.path.with_name(f"{self.path.name}-wal")))
 
 
 class PostgresServer(LedgerStorage):
@@ -191,6 +187,7 @@ def _begin_reading(connection: Connection) -> None:
 
 
 def _told_apart(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from others of its name; None for one that is not there."""
     try:
         found = path.stat()
     except OSError:

@@ -9,11 +9,11 @@ from tune_vfl.errors import UnreachableError
 SECONDS = 5.0
 
 
-def listens(address: str, timeout: float = SECONDS) -> bool:
+def listens(address: str) -> bool:
     """Return whether a server accepts connections at ``HOST:PORT``."""
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS):
             return True
     except (OSError, ValueError, OverflowError):
         return False

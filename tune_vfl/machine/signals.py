@@ -34,10 +34,6 @@ class Interrupted(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
-Left = Interrupted
-"""The name by which other programs may know it."""
-
-
 class answered:  # noqa: N801 - reads as what it does to a block
     """Answer signals inside a block: write ``words()`` to stderr and raise :class:`Interrupted`.
 

@@ -80,7 +80,8 @@ def class_distance_correlation(x: Tensor, y: Tensor, num_classes: int) -> Tensor
     rows = x.double() - x.double().mean(-2, keepdim=True).detach()
     count = x.shape[-2]
     members = one_hot(y, num_classes).double().expand(*x.shape[:-1], num_classes)
-    sums = _sums_by_sorting(rows, members) if x.shape[-1] == 1 else _sums(rows, members)
+    by_sorting = x.shape[-1] == 1
+    sums: Tensor = _sums_by_sorting(rows, members) if by_sorting else _Sums.apply(rows, members)  # type: ignore[no-untyped-call]
 
     row = sums.sum(-1, keepdim=True) / count
     mean = row.mean((-2, -1))
@@ -116,11 +117,6 @@ class _Sums(Function):
         half = grad @ members.mT
         weights = (half + half.mT).div_(distances).masked_fill_(distances == 0, 0.0)
         return rows * weights.sum(-1, keepdim=True) - weights @ rows, None
-
-
-def _sums(rows: Tensor, members: Tensor) -> Tensor:
-    found: Tensor = _Sums.apply(rows, members)  # type: ignore[no-untyped-call]
-    return found
 
 
 def _sums_by_sorting(rows: Tensor, members: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
@@ -11,7 +10,7 @@ from pydantic import Field, ValidationError
 from tune_vfl.errors import TuneVflError, shortened
 from tune_vfl.machine.files import written_whole
 from tune_vfl.machine.places import home
-from tune_vfl.outcome import OutcomeName
+from tune_vfl.outcome import OutcomeName, Score
 from tune_vfl.papers.measured import measure, names_in
 from tune_vfl.papers.reading import papers_folder
 from tune_vfl.spec import Strict, explain
@@ -34,10 +33,8 @@ class Number(Strict):
     @classmethod
     def of(cls, values: Iterable[float]) -> Number:
         """Summarize one value a seed."""
-        listed = list(values)
-        mean = math.fsum(listed) / len(listed)
-        squares = math.fsum((v - mean) ** 2 for v in listed)
-        return cls(mean=mean, std=math.sqrt(squares / max(len(listed) - 1, 1)), seeds=len(listed))
+        score = Score.of("", list(values))
+        return cls(mean=score.mean, std=score.std, seeds=len(score.values))
 
 
 class SeedResult(Strict):

@@ -120,17 +120,16 @@ def _complete(record: StudyRecord) -> bool:
     return record.baseline is not None and not record.waiting and not record.running
 
 
-def eta_seconds(records: Sequence[StudyRecord], last: int = 20) -> float | None:
-    """Estimate the remaining seconds of running studies from the pace of their last trials.
+def eta_seconds(records: Sequence[StudyRecord]) -> float | None:
+    """Estimate the remaining seconds of running studies from the pace of their last 20 trials.
 
     Args:
         records: the study, or all those of a campaign.
-        last: how many finished trials the pace is taken from.
 
     Returns:
         Seconds; None without a running study, or with fewer than two finished trials.
     """
-    ends = sorted(t.finished for record in records for t in record.counted)[-last:]
+    ends = sorted(t.finished for record in records for t in record.counted)[-20:]
     if not any(record.running for record in records) or len(ends) < 2:
         return None
     pace = (ends[-1] - ends[0]).total_seconds() / (len(ends) - 1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 
 from tune_vfl.errors import did_you_mean
-from tune_vfl.spec.misplaced import meant
+from tune_vfl.spec.constraints import NAMES
 
 # pydantic names the types of Python.
 _EXPECTED = {"tuple_type": "expected a list", "list_type": "expected a list", "dict_type": "expected a mapping"}
@@ -21,10 +21,10 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
     """
     problems = []
     for item in error.errors(include_url=False):
-        place = ".".join(str(key) for key in item["loc"] if not _is_tag(key))
+        place = ".".join(str(key) for key in item["loc"] if not str(key).startswith("<"))
         if item["type"] == "extra_forbidden":
             known = _fields_at(model, item["loc"][:-1]) if model else []
-            hint = meant(item["loc"], model) or did_you_mean(str(item["loc"][-1]), known)
+            hint = _meant(item["loc"], model) or did_you_mean(str(item["loc"][-1]), known)
             problems.append(f"{place}: no such field.{hint}" + (f" Known: {', '.join(known)}." if known else ""))
         elif item["type"] == "missing":
             problems.append(f"{place}: is required and missing")
@@ -36,10 +36,6 @@ def explain(error: ValidationError, model: type[BaseModel] | None = None) -> lis
             # A problem of the whole document has no place, and does not repeat the document.
             problems.append(f"{place}: {message}, got {item['input']!r}" if place else message)
     return problems
-
-
-def _is_tag(key: int | str) -> bool:
-    return str(key).startswith("<")
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
@@ -65,3 +61,14 @@ def _within(annotation: Any, key: int | str) -> Any:
 
 def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _meant(path: Sequence[int | str], model: type[BaseModel] | None) -> str:
+    """Return `` budget.seeds is meant?`` for ``seeds`` at the top of a spec; empty for a field of no section."""
+    if model is None or len(path) != 1:
+        return ""
+    parts = {name: field.annotation for name, field in model.model_fields.items()}
+    within = {k: a.model_fields for k, a in parts.items() if isinstance(a, type) and issubclass(a, BaseModel)}
+    found = [f"{part}.{path[0]}" for part, fields in within.items() if path[0] in fields]
+    found += [f"constraints.{path[0]}"] if "constraints" in parts and path[0] in NAMES else []
+    return f" {' or '.join(found)} is meant?" if found else ""

@@ -53,7 +53,7 @@ class _LimitError(yaml.YAMLError):
         super().__init__(f"line {mark.line + 1}: {words}")
 
 
-class _Loader(yaml.SafeLoader):
+class _StrictLoader(yaml.SafeLoader):
     """PyYAML's safe loader with the core schema of YAML 1.2 in place of the types of YAML 1.1.
 
     An alias becomes a copy of what it names. So a document is a tree, no larger than its text and ``MOST_ALIASED``.
@@ -132,9 +132,9 @@ def _refuse_deeper(depth: int, event: Any) -> None:
 
 _PATTERNS = {tag: re.compile(rf"(?:{pattern})\Z") for tag, (pattern, _) in _CORE.items()}
 for _tag, (_, _first) in _CORE.items():
-    _Loader.add_implicit_resolver(_tag, _PATTERNS[_tag], list(_first))
+    _StrictLoader.add_implicit_resolver(_tag, _PATTERNS[_tag], list(_first))
 for _tag in (_INT, _FLOAT, _BOOL, _NULL):
-    _Loader.add_constructor(_tag, _Loader.core_value)
+    _StrictLoader.add_constructor(_tag, _StrictLoader.core_value)
 
 
 def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[str], None] | None = None) -> Any:
@@ -154,7 +154,7 @@ def load_yaml(text: str, where: str, place: Sequence[str] = (), note: Callable[[
             limits above.
     """
     try:
-        loader = _Loader(text, len(place))
+        loader = _StrictLoader(text, len(place))
         node = loader.get_single_node()
         if node is None:
             return None

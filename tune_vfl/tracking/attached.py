@@ -13,7 +13,6 @@ from pathlib import Path
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.exporting import exported
 from tune_vfl.errors import TuneVflError
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.tracking import payload
 from tune_vfl.tracking.runs import SUMMARY_KEY, Change, Key, Runs
 from tune_vfl.tracking.summary import filters
@@ -64,7 +63,8 @@ def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, b
     from reports.page import place_report, report_files, spec_text
 
     campaign = whole.campaign
-    state = _state(campaign)
+    by_name = replace(campaign, studies=tuple(sorted(campaign.studies, key=lambda s: s.name)))
+    state = _digest(repr(by_name))  # independent of the order of studies
     if runs.written[SUMMARY_KEY].tags.get(payload.DIGEST) == state:
         return
     for study in campaign.studies:
@@ -76,11 +76,6 @@ def attach_summary(runs: Runs, whole: Whole, report: Callable[[], Mapping[str, b
         page = place_report(files, Path(folder) / "report")
         runs.log_folder(page.parent, "report")
     runs.update({SUMMARY_KEY: Change({payload.DIGEST: state}, {})})
-
-
-def _state(campaign: CampaignRecord) -> str:
-    """Return a fingerprint of a report's content, independent of the order of studies."""
-    return _digest(repr(replace(campaign, studies=tuple(sorted(campaign.studies, key=lambda s: s.name)))))
 
 
 def _digest(text: str) -> str:

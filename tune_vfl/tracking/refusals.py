@@ -42,7 +42,9 @@ def explained(error: Exception, uri: str) -> str:
     if status is None and not _is_silence(error):
         return f"{shown} failed ({type(error).__name__}: {_first_line(error)})"
     if status is None:
-        return f"{shown} does not answer ({_reason(error)}); {_advice_for_silence(uri)}"
+        *_, innermost = _chain(error)
+        reason = getattr(innermost, "strerror", None) or _first_line(innermost)
+        return f"{shown} does not answer ({reason}); {_advice_for_silence(uri)}"
     said = _said(error)
     answer = f"{status} {_phrase(status)}" + (f": {said}" if said else "")
     return f"{shown} answers, but refuses ({answer}); {_advice(status)}"
@@ -104,11 +106,6 @@ def _said(error: Exception) -> str:
     if found is None and (_STATUS.search(text) or isinstance(error, OSError)):
         return ""
     return " ".join(_TAG.sub(" ", found[1] if found else text).split())[:_LONGEST]
-
-
-def _reason(error: Exception) -> str:
-    *_, innermost = _chain(error)
-    return getattr(innermost, "strerror", None) or _first_line(innermost)
 
 
 def _first_line(error: BaseException) -> str:

@@ -28,7 +28,8 @@ def read_idx(path: Path, axes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     Raises:
         DataError: when it is no such file, or holds fewer or more bytes than its header says.
     """
-    raw = _content(path)
+    with readable(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        raw = file.read()
     if len(raw) < _MAGIC_BYTES or raw[:2] != b"\x00\x00" or raw[2] != _UBYTE:
         raise DataError(
             f"{path}: is not an idx file of bytes (it begins with {raw[:_MAGIC_BYTES].hex() or 'nothing'}, expected "
@@ -48,8 +49,3 @@ def read_idx(path: Path, axes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
             "is cut off or corrupt, fetch the file again"
         )
     return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape)
-
-
-def _content(path: Path) -> bytes:
-    with readable(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        return file.read()

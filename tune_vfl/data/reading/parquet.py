@@ -10,7 +10,7 @@ from tune_vfl.data.reading.first_bytes import FEATHER, PARQUET, begins, is_packe
 from tune_vfl.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from decimal import Decimal
     from pathlib import Path
 
@@ -109,7 +109,8 @@ def _texts(path: Path, name: str, column: Any) -> pd.Series[str]:
 
     kind = column.type
     try:
-        if pa.types.is_nested(kind) or any(binary(kind) for binary in _binaries()):
+        refused = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+        if any(is_of(kind) for is_of in refused):
             raise TypeError
         if pa.types.is_dictionary(kind):
             column = column.cast(kind.value_type)
@@ -166,9 +167,3 @@ def _as_whole(column: Any) -> Any:
     wide = column.cast(pa.float64())
     whole = pc.and_(pc.less(pc.abs(wide), _MOST_DIGITS), pc.equal(pc.floor(wide), wide))
     return wide.cast(pa.int64()) if pc.all(whole).as_py() else column
-
-
-def _binaries() -> tuple[Callable[[Any], bool], ...]:
-    import pyarrow as pa
-
-    return pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary

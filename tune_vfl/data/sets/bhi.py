@@ -73,8 +73,9 @@ class Bhi(Loader[BhiOptions]):
         wanted = _ROWS if options.rows is None and len(y) > _ROWS else options.rows
         kept, _, notes = training_sample(y, None, wanted, _CLASSES, self.name)
         chosen = kept.numpy()
+        shape = (options.size, options.size, 3)
         parties = [
-            Columns(party, _patches([tuples[row][k] for row in chosen], options.size))
+            Columns(party, scaled_images(read_pictures([tuples[row][k] for row in chosen], shape, resize=True)))
             for k, party in enumerate([*passive_names(options.passive_parties), ACTIVE])
         ]
         by_patient = options.held_out == "patients"
@@ -123,7 +124,3 @@ def _held_out(patients: Numbers, folder: Path) -> torch.Tensor:
         raise DataError(f"{folder}: holds the rows of one patient; held_out: patients needs several")
     within = np.cumsum(counts[order]) <= len(patients) * _TEST_SHARE
     return torch.from_numpy(np.flatnonzero(np.isin(patients, order[: max(1, int(within.sum()))])))
-
-
-def _patches(files: list[Path], size: int) -> torch.Tensor:
-    return scaled_images(read_pictures(files, (size, size, 3), resize=True))
