@@ -115,7 +115,7 @@ def test_a_study_has_its_part_of_the_workers_by_what_it_owes(monkeypatch: pytest
         _studies=[],
         _packs=packs,
         _waiting=lambda: 40,
-        _report=None,
+        _report=SimpleNamespace(),
         _references=lambda _dispatcher: [],
         _costs=[],
     )

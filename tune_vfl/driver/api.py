@@ -9,7 +9,6 @@ from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.live_page import LivePage
 from tune_vfl.driver.planning import CampaignLike, changed, planned_campaign
 from tune_vfl.driver.sinks import Sink
-from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.reading import StoredStudy, open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.streams import tell
@@ -26,7 +25,6 @@ def search(
     other_code: bool = False,
     progress: bool = True,
     sinks: Sequence[Sink] | None = None,
-    work: TrainableSpec | None = None,
 ) -> StoredStudy:
     """Run a search in this process, or resume the one of this name and spec.
 
@@ -39,7 +37,6 @@ def search(
         other_code: go on although source files that measure have changed since the last run.
         progress: show a bar on a terminal, a line every 15 seconds elsewhere, on stderr.
         sinks: receivers of trials and studies; None is the live page and the MLflow recorder.
-        work: the trainable, where it is not the real one.
 
     Returns:
         The study or campaign; ``stopped`` when Ctrl-C ended it early.
@@ -54,7 +51,6 @@ def search(
         campaign,
         sinks=default_sinks(campaign, storage) if sinks is None else sinks,
         progress=progress,
-        work=work,
         storage=storage,
         take_over=take_over,
         other_code=other_code,

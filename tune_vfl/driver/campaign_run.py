@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from functools import cached_property
@@ -108,7 +109,7 @@ class _CampaignRun:
         self._resources, self._minutes = spec.resources, spec.budget.minutes
         self._models = shared(ledgers)
         self._studies: list[StudyRun] = []
-        self._report: ProgressReport | None = None
+        self._report: ProgressReport
 
     def run(self, sinks: Sequence[Sink], *, progress: bool) -> bool:
         """Run every missing trial and measurement; return whether the run was stopped early."""
@@ -133,8 +134,7 @@ class _CampaignRun:
 
     def _say(self, message: str) -> None:
         """Print a message where progress is shown."""
-        if self._report:
-            self._report.say(message)
+        self._report.say(message)
 
     def _without_machine_code(self) -> bool:
         """Print why no compiled kernels are used, if so; return whether that is so."""
@@ -161,20 +161,18 @@ class _CampaignRun:
 
     def _search(self, dispatcher: Dispatcher, lost: int, *, progress: bool) -> bool:
         deadline = time.monotonic() + self._minutes * 60 if self._minutes else None
-        if progress:
-            self._report = ProgressReport(self._name, [ledger.record() for ledger in self._ledgers])
+        records = [ledger.record() for ledger in self._ledgers]
+        self._report = ProgressReport(self._name, records, None if progress else io.StringIO())
         try:
             slow = self._without_machine_code()
             if lost:
                 self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
             runner = self._runner()
             source = self._source(dispatcher, runner.capacity(), deadline)
-            if self._report:
-                self._report.progress.beside = source.beside
+            self._report.progress.beside = source.beside
             stopped = runner.run(source)
         finally:
-            if self._report:
-                self._report.close()
+            self._report.close()
         if not slow:  # the first search on a machine finds out as it goes
             self._without_machine_code()
         stored = self._tell_all(dispatcher)
@@ -203,8 +201,8 @@ class _CampaignRun:
             datasets=[ledger.cell.dataset for ledger in self._ledgers],
             left=lambda: f"{self._name}: left at once; {_kept_by(self._name)}",
             say=self._say,
-            stopping=lambda: self._report.progress.stopping() if self._report else "",
-            each_step=lambda: self._report.show() if self._report else None,
+            stopping=self._report.progress.stopping,
+            each_step=self._report.show,
         )
 
     def _gone(self, stored: Mapping[str, StudyRecord]) -> str:
@@ -221,8 +219,7 @@ class _CampaignRun:
         def known() -> None:
             if all(measurement.enough for measurement in references):
                 self._tell_all(dispatcher)
-                if self._report:
-                    self._report.progress.follow([ledger.record() for ledger in self._ledgers])
+                self._report.progress.follow([ledger.record() for ledger in self._ledgers])
 
         references = [ReferenceScores(group, self._name, known) for group in alike(self._ledgers)]
         if all(measurement.enough for measurement in references):
@@ -231,7 +228,7 @@ class _CampaignRun:
 
     def _source(self, dispatcher: Dispatcher, most: int, deadline: float | None) -> SearchJobs:
         """Return the source of jobs, of which at most ``most`` run at once."""
-        observers: tuple[SearchObserver, ...] = (dispatcher, *([self._report] if self._report else []))
+        observers: tuple[SearchObserver, ...] = (dispatcher, self._report)
         for model in self._models:
             model.observers = observers
         references = self._references(dispatcher)

@@ -75,11 +75,8 @@ class Cost(SideMeasurement):
         if "cost" in answer:
             self._ledger.set_cost(answer["cost"])
         else:
-            self._unknown(answer["reason"])
+            self._say(f"the cost of {self._ledger.cell.defense} was not measured: {answer['reason']}")
 
     def fail(self, outcome: Outcome, /) -> None:
         """Say why there is none."""
-        self._unknown(outcome.reason)
-
-    def _unknown(self, why: str) -> None:
-        self._say(f"the cost of {self._ledger.cell.defense} was not measured: {why}")
+        self.learn({"reason": outcome.reason})

@@ -52,17 +52,14 @@ class Undefended(SideMeasurement):
 
     def learn(self, answer: Outcome, /) -> None:
         """Store the outcome with each study."""
-        self._tell(answer)
+        self._give(answer)
+        records = [ledger.record() for ledger in self._ledgers]
+        for observer in self.observers:
+            observer.on_baseline(records, answer)
 
     def fail(self, outcome: Outcome, /) -> None:
         """Store the failure with each study; the next run measures the model again."""
-        self._tell(outcome)
-
-    def _tell(self, outcome: Outcome) -> None:
-        self._give(outcome)
-        records = [ledger.record() for ledger in self._ledgers]
-        for observer in self.observers:
-            observer.on_baseline(records, outcome)
+        self.learn(outcome)
 
     def _give(self, outcome: Outcome) -> None:
         for ledger in self._ledgers:
