@@ -125,20 +125,36 @@ def test_beliefs_that_are_those_of_other_rows_cost_little():
     assert joined > without - 0.02
 
 
+def members(*seeds, keep):
+    """Return the classes taught, and what :func:`behind_swaps` takes, of members whose own columns say nothing."""
+    of_members, labels = [], []
+    for seed in seeds:
+        y, taught, _, received = believed(seed, strength=2.0)
+        known = torch.cat([(y == k).nonzero().flatten()[:10] for k in range(2)])
+        order = torch.cat([known, torch.tensor([i for i in range(ROWS) if i not in set(known.tolist())])])
+        columns = torch.randn(ROWS, 2, generator=torch.Generator().manual_seed(seed))
+        of_members.append((taught[order], received[:, order], 0.2 * (2.0 * one_hot(y[order], 2) - 1), columns))
+        labels.append(y[known])
+    taught, received, best, columns = (torch.stack(part) for part in zip(*of_members, strict=True))
+    swaps = torch.tensor([[keep, 1 - keep], [1 - keep, keep]]).expand(len(seeds), -1, -1)
+    trust = Trust(torch.full((len(seeds), 1, 2), 0.5).log(), torch.stack(labels), swaps)
+    own = ColumnRegression.held(columns, columns, known=trust.known)
+    return taught, (best, received, own, trust, swaps)
+
+
 @pytest.mark.parametrize("keep", [0.75, 0.9])
 def test_a_deviation_of_belief_is_worth_half_a_log_odds_less_what_swaps_hide(keep):
     """Own columns that say nothing: within a class taught the answer moves with the belief alone."""
-    y, taught, _, received = believed(strength=2.0)
-    known = torch.cat([(y == k).nonzero().flatten()[:10] for k in range(2)])
-    order = torch.cat([known, torch.tensor([i for i in range(ROWS) if i not in set(known.tolist())])])
-    y, taught, received = y[order], taught[order], received[:, order].unsqueeze(0)
-    swaps = torch.tensor([[[keep, 1 - keep], [1 - keep, keep]]])
-    trust = Trust(torch.full((1, 1, 2), 0.5).log(), y[:20].unsqueeze(0), swaps)
-    columns = torch.randn(1, ROWS, 2, generator=torch.Generator().manual_seed(0))
-    own = ColumnRegression.held(columns, columns, known=trust.known)
-    best = 0.2 * (2.0 * y - 1)[None, :, None] * torch.tensor([-1.0, 1.0])
-    found = behind_swaps(best, received, own, trust, swaps)[0]
-    odds, deviations = found[:, 1] - found[:, 0], beliefs(received, taught.unsqueeze(0))[0]
-    for of in (taught > 0, taught < 0):
+    taught, given = members(0, keep=keep)
+    found = behind_swaps(*given)[0]
+    odds, deviations = found[:, 1] - found[:, 0], beliefs(given[1], taught)[0]
+    for of in (taught[0] > 0, taught[0] < 0):
         both = torch.stack([deviations[of], odds[of]]).cov()
         assert float(both[0, 1] / both[0, 0]) == pytest.approx(WORTH * (2 * keep - 1), rel=0.2)
+
+
+def test_an_answer_is_that_of_a_member_alone():
+    together = behind_swaps(*members(0, 1, 2, keep=KEPT)[1])
+    for index in range(3):
+        alone = behind_swaps(*members(index, keep=KEPT)[1])[0]
+        torch.testing.assert_close(together[index], alone, atol=1e-3, rtol=1e-3)
