@@ -190,7 +190,16 @@ def test_what_acts_and_what_the_label_party_does_stays_at_the_first_party(folder
     first = {"active", "embedding_extension", "bli", "bgi", "bmi", "wgi", "wmi"}
     told = "by its `parties`, `acts` or `who` an attack has other seats than are listed here"
     assert {name for name, seat in seats.items() if seat == {"shop": (0,)}} == first, told
-    joined = {"pmc", "gradient_completion", "matched_filter", "unmix", "first_trees", "leaf_cluster", "tree_completion"}
+    joined = {
+        "pmc",
+        "gradient_completion",
+        "matched_filter",
+        "unmix",
+        "first_trees",
+        "leaf_cluster",
+        "tree_completion",
+        "residual_sums",
+    }
     assert {name for name, seat in seats.items() if seat.get("together") == (0, 1, 2)} == joined, told
     assert all(tuple(seats[name])[:3] == PARTIES for name in set(seats) - first)
     two = [{"name": "active", "variants": ["logreg"]}, {"name": "bli", "iterations": 2}]

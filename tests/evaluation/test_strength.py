@@ -110,6 +110,7 @@ BGI = Trial(
     "bgi", "digits", CLIENTS, seeds=2, options=(("surrogates", ("trained",)), ("moments", ("last",)), *ONE_START)
 )
 TREES = ("model.name=secureboost",)
+SCORECARD = ("model.name=logistic", "training.batch_size=32")
 ANYWHERE = [name for name in ATTACKS.names() if not grants_missing(ATTACKS[name].capabilities.sees, "none")]
 UNDEFENDED = {name: Trial(name) for name in ANYWHERE} | {
     "pmc": PMC,
@@ -125,6 +126,7 @@ UNDEFENDED = {name: Trial(name) for name in ANYWHERE} | {
     # Over what the label party's own columns tell, which on breast_cancer is nearly all.
     "bmi": Trial("bmi", "digits", SHORT, ("decoder", "decoder_own"), seeds=2, options=(("decoder_hidden", (64,)),)),
     "embedding_extension": Trial("embedding_extension", settings=SHORT, variants=ATTACKER_MODELS),
+    "residual_sums": Trial("residual_sums", settings=SCORECARD, seeds=2),
     **{name: Trial(name, settings=TREES, seeds=2) for name in ("first_trees", "leaf_cluster", "tree_completion")},
 }
 GAFM = Trial("mean", settings=("dataset.split=1", "model.name=gafm", "training.epochs=40"))
@@ -152,6 +154,7 @@ def test_unmixing_finds_what_mixing_hides_from_completion_alone() -> None:
 
 # What each defense is for, at the strongest setting that its range or its rule knows.
 STRONGEST: dict[str, tuple[dict[str, Any], Trial]] = {
+    "noisy_sums": ({"sigma": 100.0}, Trial("residual_sums", settings=SCORECARD, seeds=2)),
     "local_trees": ({"first": 50}, Trial("tree_completion", settings=TREES, seeds=2, shown="leaves")),
     "purity": ({"bound": 0.0}, Trial("tree_completion", settings=TREES, seeds=2, shown="leaves")),
     "laplace": ({"scale": 10.0}, Trial("direction")),

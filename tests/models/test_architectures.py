@@ -15,7 +15,7 @@ from tune_vfl.models.lenet import Lenet, LenetOptions
 from tune_vfl.models.mlp import Mlp, MlpOptions
 from tune_vfl.seeds import Stream, Streams
 
-NETS = [name for name in MODELS.names() if issubclass(MODELS[name], Architecture)]
+NETS = [name for name in MODELS.names() if issubclass(MODELS[name], Architecture) and name != "logistic"]
 IMDB = GafmOptions(bottom_hidden=(256, 128), activation="relu", dropout=0.5)
 
 

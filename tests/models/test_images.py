@@ -102,7 +102,7 @@ def test_all_pixels_of_small_images_count() -> None:
         assert (seen > 0).all(), name
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", [name for name in NETS if name != "logistic"])  # whose weights start at 0
 def test_weights_follow_the_seed_and_leave_torchs_generator_alone(name: str) -> None:
     cls = MODELS[name]
     modality = next(iter(sorted(cls.modalities)))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pydantic import Field
-from torch import Tensor
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.parts.own_columns import ColumnRegression
+from tune_vfl.attacks.parts.own_columns import by_columns
 from tune_vfl.attacks.parts.shared_leaves import (
     answered,
     believed,
@@ -17,7 +16,7 @@ from tune_vfl.attacks.parts.shared_leaves import (
     taught,
 )
 from tune_vfl.protocol.partitions import Partitions
-from tune_vfl.protocol.view import Answer, Auxiliary, View
+from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import TREES, Strict
 
 
@@ -69,12 +68,3 @@ class TreeCompletion(Attack[TreeCompletionParams]):
             variant: answered(believed(scores, shares).log(), known, said_of_known(before, known))
             for variant, (scores, before) in found.items()
         }
-
-
-def by_columns(x: Tensor, known: Auxiliary, num_classes: int) -> Tensor:
-    """Return logits ``(*trials, N, K)`` by columns ``(*trials, N, d)``, those of a known row by the other ones."""
-    ids, labels = (t.reshape(-1, t.shape[-1]) for t in (known.ids, known.labels))
-    taught = (ids, labels, num_classes)
-    rows = x.reshape(len(ids), *x.shape[-2:])
-    said = ColumnRegression.held(rows, known=taught).by_known(*taught)
-    return said.view(*x.shape[:-1], num_classes)

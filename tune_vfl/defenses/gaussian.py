@@ -11,7 +11,7 @@ from torch.linalg import vector_norm
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
 from tune_vfl.protocol.hooks import Context
-from tune_vfl.spec import BOTH, Strict
+from tune_vfl.spec import BOTH, SUMS, Strict
 from tune_vfl.statistics.privacy import DELTA, composed, epsilon_of
 
 
@@ -41,6 +41,9 @@ class Gaussian(Defense[GaussianParams]):
     parties run it, in training and at inference, against a label party that reads features: their own bottom models
     and the gradients that they receive stay without noise, so that attacks on labels lose little.
 
+    In a federation of sums it is each row's residual that gets the noise, before it is encrypted (the additive noise of
+    Tan et al. 2022); sums then hold a batch's worth of it.
+
     In the horizontal setting a row is the whole update that a client uploads, and with ``clip`` a budget follows,
     logged as ``epsilon`` at delta 1e-5. Its unit is a client: it says how well the server tells all that a client has
     uploaded from what a client without rows would have. (From what it would have uploaded with other rows: as for twice
@@ -58,7 +61,7 @@ class Gaussian(Defense[GaussianParams]):
     paper_attacks = ("pmc",)
     Params = GaussianParams
     capabilities = DefenseCapabilities(
-        stackable=True, run_by="both", scale_sensitive=True, random=("gradients",), federations=BOTH
+        stackable=True, run_by="both", scale_sensitive=True, random=("gradients",), federations=BOTH | SUMS
     )
     weakest = {"sigma": 0.0}  # noqa: RUF012 - read only, as its declaration in the base says
 

@@ -22,7 +22,7 @@ from tune_vfl.defenses.parts.teachers import find_teachers, recipe_of
 from tune_vfl.errors import UsageError
 from tune_vfl.protocol.losses import class_probabilities, task_loss
 from tune_vfl.protocol.mechanism import Mechanism
-from tune_vfl.spec import TREES, VERTICAL, Strict
+from tune_vfl.spec import SUMS, TREES, VERTICAL, Strict
 from tune_vfl.spec.cell import Mode
 
 
@@ -73,7 +73,7 @@ class LabelDp(Defense[LabelDpParams]):
     reference = "Ghazi et al. 2021, Deep Learning with Label Differential Privacy"
     Params = LabelDpParams
     capabilities = DefenseCapabilities(
-        stackable=True, protects=("labels",), random=("labels",), federations=VERTICAL | TREES
+        stackable=True, protects=("labels",), random=("labels",), federations=VERTICAL | SUMS | TREES
     )
     # Beyond this epsilon the chance of a swap is below what 32-bit random numbers can hit.
     weakest = {"epsilon": 100.0, "rule": "rr"}  # noqa: RUF012 - read only, as its declaration in the base says

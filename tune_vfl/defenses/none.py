@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tune_vfl.defenses.base import Defense, DefenseCapabilities, defense
-from tune_vfl.spec import BOTH, TREES
+from tune_vfl.spec import BOTH, SUMS, TREES
 
 
 @defense("none")
@@ -12,4 +12,4 @@ class NoDefense(Defense):
 
     summary = "no defense"
     reference = "-"
-    capabilities = DefenseCapabilities(stackable=True, federations=BOTH | TREES)
+    capabilities = DefenseCapabilities(stackable=True, federations=BOTH | SUMS | TREES)

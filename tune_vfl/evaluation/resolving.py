@@ -118,10 +118,7 @@ def in_its_federation(spec: StudySpec) -> StudySpec:
     name = spec.model.name
     if name is None or name not in MODELS or "federation" in spec.model_fields_set:
         return spec
-    able = MODELS[name].federations
-    if spec.federation.name in able:
-        return spec
-    return spec.model_copy(update={"federation": Federation(name=min(able))})
+    return spec.model_copy(update={"federation": Federation(name=MODELS[name].brings)})
 
 
 def _known(named: Named) -> bool:

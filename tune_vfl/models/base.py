@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tune_vfl.errors import SpecError
 from tune_vfl.registry import Registry
 from tune_vfl.seeds import Stream, Streams
-from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, validated
+from tune_vfl.spec import VERTICAL, FederationName, Named, Strict, Training, validated
 
 Aggregation = Literal["concat", "sum", "mean"]
 HeadOption = Literal["auto", "classes", "scalar"]
@@ -60,6 +60,8 @@ class Learner(ABC, Generic[M_co]):
         stackable: whether its modules take any leading axes.
         modalities: the kinds of data it reads: ``table``, ``image``, ``text``.
         federations: the settings that it is for.
+        brings: the one that it is trained in where a spec names none.
+        recipe: the training recipe of a model that no data set's own one fits; None takes the data set's.
         binary_logit: two classes get one logit, that of the positive class, unless the options ask for class logits.
     """
 
@@ -69,6 +71,8 @@ class Learner(ABC, Generic[M_co]):
     Options: ClassVar[type[ModelOptions]] = ModelOptions
     stackable: ClassVar[bool] = True
     federations: ClassVar[frozenset[FederationName]] = VERTICAL
+    brings: ClassVar[FederationName] = "vertical"
+    recipe: ClassVar[Training | None] = None
     modalities: ClassVar[frozenset[str]] = frozenset({"table", "image"})  # not text: tokens are names, not numbers
     binary_logit: ClassVar[bool] = False
 

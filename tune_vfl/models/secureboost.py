@@ -47,6 +47,7 @@ class SecureBoost(Learner[SecureBoostOptions]):
     Options = SecureBoostOptions
     stackable = False
     federations = TREES
+    brings = "trees"
     modalities = frozenset({"table"})
 
     def network(self, **rows: Unpack[RowsOfParties]) -> VflNetwork:

@@ -1,6 +1,6 @@
 """The hooks H0-H10 of the training loop: the actions of defenses and acting attackers, in their order.
 
-Trees call H0, H1 and H5, and two hooks of their own, which stand last.
+Trees call H0, H1 and H5, and two hooks of their own, and sums have two more. These stand last.
 
 Every tensor has shape ``(*trials, B, d)``: ``*trials`` is empty for one trial and ``(T,)`` for a pack.
 The order within a step is fixed by :mod:`tune_vfl.protocol.loop`; a hook that a class does not override costs nothing.
@@ -157,3 +157,23 @@ class Hooks:
 
     def partitions_told(self, partitions: Partitions, *, party: int) -> None:
         """With trees, after the last one: observe the nodes whose rows a passive party knows."""
+
+    def send_sums(self, sums: Tensor, *, party: int) -> Tensor:
+        """With sums, at each step: what a passive party is told in the place of its columns' sums.
+
+        Args:
+            sums: ``(*trials, K, d)`` the batch's mean of a row's residual in each logit times the party's columns.
+            party: the passive party it is for.
+        """
+        return sums
+
+    def sums_told(self, sums: Tensor, weights: Tensor, *, party: int, ids: Tensor, epoch: int) -> None:
+        """With sums: observe what a passive party is told.
+
+        Args:
+            sums: ``(*trials, K, d)``.
+            weights: ``(*trials, K, d)`` the party's own, before they step by the sums.
+            party: the passive party.
+            ids: ``(*trials, B)`` the rows that were summed over.
+            epoch: from 0.
+        """

@@ -187,11 +187,15 @@ class SplitTraining:
                 receive(released[party], party=party, ids=batch.ids, epoch=epoch, step=self._step)
         if self._cuts_graph:
             take_back(outgoing, released)  # H9
+        self.tell(batch, epoch)
         for opt in self._optimizers:
             opt.step()
             opt.zero_grad()
         for after in self._top_step:  # H6
             after()
+
+    def tell(self, batch: Batch, epoch: int) -> None:
+        """Before the models step: what else leaves the label party than gradients of embeddings; here nothing."""
 
     def _go_back(self, logits: Tensor, targets: Tensor, embeddings: Sequence[Tensor]) -> None:
         """Backpropagate the loss to the embeddings; the gradient of plain cross-entropy has a closed form."""

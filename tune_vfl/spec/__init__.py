@@ -3,7 +3,7 @@
 from tune_vfl.spec.bases import Strict
 from tune_vfl.spec.cell import ALL_MODES, MEASURE, Cell, Mode, References, RowsUsed
 from tune_vfl.spec.explaining import explain
-from tune_vfl.spec.federation import BOTH, HORIZONTAL, TREES, VERTICAL, Federation, FederationName
+from tune_vfl.spec.federation import BOTH, HORIZONTAL, SUMS, TREES, VERTICAL, Federation, FederationName
 from tune_vfl.spec.listed import Listed
 from tune_vfl.spec.study import (
     SCHEMA,
@@ -29,6 +29,7 @@ __all__ = [
     "MEASURE",
     "SCHEMA",
     "SEARCHABLE",
+    "SUMS",
     "TREES",
     "VERTICAL",
     "Budget",

@@ -1,4 +1,4 @@
-"""Federation of the data: columns of the same rows by party, for networks or for trees, or rows by client."""
+"""Federation of the data: columns of the same rows by party, for networks, trees or sums, or rows by client."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from tune_vfl.spec.bases import ByName, Strict
 
-FederationName = Literal["vertical", "horizontal", "trees"]
+FederationName = Literal["vertical", "horizontal", "trees", "sums"]
 """``vertical``: parties hold different columns of the same rows, one of them the labels. ``horizontal``: clients hold
 different rows with all columns and labels, and a server averages what they train. ``trees``: data as in ``vertical``,
-and boosted trees in the place of networks, grown on sums of encrypted gradients."""
+and boosted trees in the place of networks, grown on sums of encrypted gradients. ``sums``: data as in ``vertical``, and
+a logistic regression whose residuals are encrypted: a passive party learns the sum over each batch alone."""
 VERTICAL: frozenset[FederationName] = frozenset({"vertical"})
 HORIZONTAL: frozenset[FederationName] = frozenset({"horizontal"})
 TREES: frozenset[FederationName] = frozenset({"trees"})
+SUMS: frozenset[FederationName] = frozenset({"sums"})
 BOTH: frozenset[FederationName] = VERTICAL | HORIZONTAL
 
 
@@ -54,7 +56,7 @@ class Shards(ByName, Strict):
 
 
 class Federation(ByName, Strict):
-    """Vertical or horizontal federation, or one of trees; all fields but the name belong to the horizontal setting.
+    """Vertical or horizontal federation, of trees or of sums; all fields but the name belong to the horizontal setting.
 
     ``rounds``: how often the server averages (none: as many as make ``training.epochs`` passes over each client's
     rows). A client trains ``local_epochs`` passes over its rows in a round, or ``local_steps`` batches. In each round a

@@ -126,6 +126,8 @@ class World:
                 keeper.inputs(Batch([fed], None, self.y_train.gather(-1, ids), ids), loop.rows, epoch=0)
                 keeper.send_embedding(self.bottom(fed).detach(), party=0)
                 keeper.gradient_received(received, party=0, ids=ids, epoch=0, step=step)
+                sums = received.mT @ fed.flatten(len(self.lead) + 1)
+                keeper.sums_told(sums, torch.zeros_like(sums), party=0, ids=ids, epoch=0)
             keeper.end(loop)
             keeper.partitions_told(self.partitions, party=0)
         return replace(before, keepers=keepers)

@@ -18,6 +18,7 @@ from torch.nn.functional import one_hot, pad
 
 from tune_vfl.attacks.parts.columns import WIDEST, evenly, principal, ranked, standardized
 from tune_vfl.attacks.parts.nearest_rows import by_nearest_rows
+from tune_vfl.protocol.granted import Auxiliary
 
 LANDMARKS = 300
 """Rows, evenly spread over the order of the split, to which rows are compared; of few rows every third one."""
@@ -124,6 +125,15 @@ class ColumnRegression:
 
     def _of_few(self, ids: Tensor, target: Tensor) -> Fitted:
         return _best([kernel.by_few(ids, target) for kernel in self._kernels])
+
+
+def by_columns(x: Tensor, known: Auxiliary, num_classes: int) -> Tensor:
+    """Return logits ``(*trials, N, K)`` by columns ``(*trials, N, d)``, those of a known row by the other ones."""
+    ids, labels = (t.reshape(-1, t.shape[-1]) for t in (known.ids, known.labels))
+    taught = (ids, labels, num_classes)
+    rows = x.reshape(len(ids), *x.shape[-2:])
+    said = ColumnRegression.held(rows, known=taught).by_known(*taught)
+    return said.view(*x.shape[:-1], num_classes)
 
 
 class RegressionOfAll:

@@ -97,13 +97,13 @@ def said_of_known(logits: Tensor, known: Auxiliary) -> Tensor:
     return said.gather(-1, known.labels.unsqueeze(-1)).squeeze(-1).mean(-1)
 
 
-def answered(scores: Tensor, known: Auxiliary, validation: Tensor) -> Answer:
+def answered(scores: Tensor, known: Auxiliary, validation: Tensor | None = None) -> Answer:
     """Return oriented scores ``(*trials, N, K)`` of all rows as an answer: those with a known label do not count.
 
     Args:
         scores: of the classes.
         known: rows whose labels are known.
-        validation: ``(*trials,)`` by which the attacker chooses among variants.
+        validation: ``(*trials,)`` by which the attacker chooses among variants; None for a single one.
     """
     ids = torch.arange(scores.shape[-2]).expand(scores.shape[:-1])
     hidden = torch.ones_like(ids, dtype=torch.bool).scatter(-1, known.ids, False)

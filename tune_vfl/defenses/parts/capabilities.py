@@ -19,7 +19,8 @@ class DefenseCapabilities:
         modes: the architectures it is defined for.
         modalities: the kinds of data it is defined for.
         run_by: the party that runs the defense: ``active``, ``passive`` or ``both``.
-        protects: what it changes on its way out: ``gradients``, ``labels``, ``embeddings``, ``features``, ``nodes``.
+        protects: what it changes on its way out: ``gradients``, ``labels``, ``embeddings``, ``features``, ``nodes``,
+            ``sums``.
         needs_active_features: it cannot work where the label party has labels only.
         stackable: its hooks take any leading axes, so that several trials train in one pass; without, one at a time.
         scale_sensitive: its strength depends on the batch size (absolute numbers against batch-mean gradients).

@@ -200,6 +200,10 @@ class Pipeline(Defense[P]):
         """H7b: through all stages."""
         return reduce(lambda kept, part: part.screen(kept), self.parts, gradients)
 
+    def send_sums(self, sums: Tensor, *, party: int) -> Tensor:
+        """With sums: through all stages."""
+        return reduce(lambda told, part: part.send_sums(told, party=party), self.parts, sums)
+
     def kept_at_home(self, shares: Tensor, *, round_: int) -> Tensor:
         """With trees: the nodes that any stage keeps at the label party."""
         return reduce(torch.logical_or, (part.kept_at_home(shares, round_=round_) for part in self.parts))

@@ -16,6 +16,7 @@ from tune_vfl.data.base import Dataset
 from tune_vfl.data.split import training_rows
 from tune_vfl.evaluation.run import Run
 from tune_vfl.evaluation.task import Task
+from tune_vfl.models.base import MODELS
 from tune_vfl.protocol.hooks import Hooks
 from tune_vfl.protocol.members import Pack
 from tune_vfl.registry import Registry
@@ -61,8 +62,9 @@ class FederatedTraining(ABC):
 
     @classmethod
     def recipe(cls, spec: StudySpec, dataset: Dataset) -> tuple[Federation, Training]:
-        """Return the federation and the training recipe of a spec, completed by the data set's own."""
-        return spec.federation, spec.training.over(dataset.recipe.training)
+        """Return the federation and the training recipe of a spec, completed by the model's or the data set's own."""
+        own = MODELS[spec.model.name or dataset.recipe.model.name].recipe
+        return spec.federation, spec.training.over(own or dataset.recipe.training)
 
     @classmethod
     def problems(cls, task: Task) -> Iterable[str]:

@@ -1,9 +1,13 @@
-"""The vertical federation: parties hold different columns of the same rows, one of them the labels."""
+"""The vertical federation: parties hold different columns of the same rows, one of them the labels.
+
+That of sums has the same data, and a linear model whose residuals no passive party sees.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +30,7 @@ from tune_vfl.evaluation.training import (
 from tune_vfl.metrics.utility import utility
 from tune_vfl.protocol.loop import SplitTraining, overriding
 from tune_vfl.protocol.members import Pack, Rows
+from tune_vfl.protocol.sums import SummedTraining
 from tune_vfl.seeds import Streams
 
 _ROWS_AT_ONCE = 4096
@@ -33,7 +38,13 @@ _ROWS_AT_ONCE = 4096
 
 @federation("vertical")
 class Vertical(FederatedTraining):
-    """One split network of all parties, trained batch by batch."""
+    """One split network of all parties, trained batch by batch.
+
+    Attributes:
+        trains: the loop.
+    """
+
+    trains: ClassVar[type[SplitTraining]] = SplitTraining
 
     def __post_init__(self) -> None:
         """Build and set up the defense, the network, the acting attack's part and the keepers."""
@@ -49,7 +60,7 @@ class Vertical(FederatedTraining):
         count = rows.y_train.shape[-1]
         self._run = replace(before, keepers={kind: kind(attacks, recipe, count) for kind in keepers_for(attacks)})
         hooks = [self.defense, *acting, *self.hooks, *self._run.keepers.values()]
-        self.loop = SplitTraining(network, Rows(self._split, pack), recipe, hooks, pack.lead)
+        self.loop = self.trains(network, Rows(self._split, pack), recipe, hooks, pack.lead)
         for keeper in self._run.keepers.values():
             keeper.begin(self.loop)
         self.per_epoch = -(-count // recipe.batch_size)
@@ -82,6 +93,13 @@ class Vertical(FederatedTraining):
             on_rows = by_member(utility, self.task.cell.metric, on_training, run.y_train)
             run.table["training_rows", "utility"] = on_rows
         return run
+
+
+@federation("sums")
+class EncryptedSums(Vertical):
+    """One linear model of all parties, trained batch by batch on residuals of which passive parties are told sums."""
+
+    trains = SummedTraining
 
 
 def fill(run: Run, defense: Defense, scores: Tensor, diverged: Tensor) -> None:

@@ -1,0 +1,100 @@
+"""Residual reconstruction: the regression beside one that is written out, and what batches tell exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tune_vfl.attacks.parts.summed_residuals import Regression, Told, labels_of, linearized
+from tune_vfl.protocol.sums import BatchSums
+from tune_vfl.seeds import Stream
+
+
+def made_up(
+    rows: int, columns: int, *, epochs: int, batch: int, classes: int = 1, seed: int = 0
+) -> tuple[Told, torch.Tensor]:
+    """Sums over batches of a model that is not trained: the residual of a row is .5, or a K-th, less its label."""
+    g = torch.Generator().manual_seed(seed)
+    x, share = torch.randn(rows, columns, generator=g), 1 / max(2, classes)
+    labels = torch.randint(0, max(2, classes), (rows,), generator=g)
+    y = torch.nn.functional.one_hot(labels, max(2, classes)).float()[:, -classes:]
+    order = torch.stack([torch.randperm(rows, generator=g) for _ in range(epochs)])
+    steps = range(0, rows, batch)
+    sums = [[(share - y[b]).T @ x[b] / len(b) for s in steps for b in [o[s : s + batch]]] for o in order]
+    values = torch.stack([torch.stack(epoch) for epoch in sums])
+    return Told.of(BatchSums(values, torch.zeros_like(values), order, batch), x), y
+
+
+def named(beliefs: torch.Tensor) -> torch.Tensor:
+    """The class of each row."""
+    return beliefs[:, 0] > 0.5 if beliefs.shape[-1] == 1 else beliefs.argmax(-1)
+
+
+def even(y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    share = 1 / max(2, y.shape[-1])
+    return torch.full_like(y, share), torch.full_like(y, share * (1 - share))
+
+
+def test_going_back_is_the_transpose_of_going_forth() -> None:
+    told, y = made_up(50, 3, epochs=2, batch=8, classes=3)
+    g = torch.Generator().manual_seed(1)
+    told = replace(told, moves=torch.rand(len(told.sums), 2, generator=g))
+    state, sums = torch.randn(*y.shape, 3, generator=g), torch.randn(*told.sums.shape, generator=g)
+    slope, _ = linearized(told, torch.zeros(*y.shape, 3))
+    forth = (told.summed((told.of_rows(state) * slope).sum(-1)) * sums).sum()
+    torch.testing.assert_close(forth, (state * told.back(sums, slope)).sum(), rtol=1e-4, atol=1e-4)
+
+
+def test_the_descent_ends_where_the_written_out_ridge_regression_does() -> None:
+    told, y = made_up(40, 3, epochs=3, batch=8)
+    told = replace(told, moves=told.moves[:, :0])  # the model does not move: labels alone are sought
+    prior, variance = even(y)
+    found = Regression(told, prior, variance, noise=0.1).fit(rounds=1, steps=200).state[..., 0, 0]
+    x = torch.zeros(len(told.sums), 3, 40)
+    for batch, at in enumerate(told.rows.view(len(told.sums), -1)):
+        inside = at < 40
+        x[batch][:, at[inside]] = told.x[batch][inside].T
+    lines, wanted = x.flatten(0, 1), (0.5 * x.sum(-1) - told.sums[..., 0]).flatten()
+    left = lines.T @ lines / (0.1 * 8) + torch.eye(40) / 0.25
+    right = lines.T @ (wanted - lines @ prior[:, 0]) / (0.1 * 8)
+    torch.testing.assert_close(found, prior[:, 0] + torch.linalg.solve(left, right), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("epochs", "batch", "classes"), [(2, 5, 1), (2, 5, 3), (8, 20, 1)])
+def test_as_many_equations_as_rows_give_every_label(epochs: int, batch: int, classes: int) -> None:
+    """A batch of fewer rows than columns tells all; of a larger one all is told as its rows return in others."""
+    told, y = made_up(200, 6, epochs=epochs, batch=batch, classes=classes)
+    found = labels_of(told, *even(y), Stream(0, "checked"))
+    assert torch.equal(named(found), named(y))
+
+
+def test_fewer_equations_than_rows_leave_labels_open() -> None:
+    told, y = made_up(400, 2, epochs=1, batch=100)
+    found = labels_of(told, *even(y), Stream(0, "checked"))
+    right = ((found > 0.5).float() == y).float().mean()
+    assert 0.45 < right < 0.7
+
+
+def test_noise_on_sums_is_found_out_and_beliefs_stay_small() -> None:
+    told, y = made_up(200, 6, epochs=8, batch=20)
+    g = torch.Generator().manual_seed(2)
+    noisy = replace(told, sums=told.sums + 300 * torch.randn(told.sums.shape, generator=g))
+    found = labels_of(noisy, *even(y), Stream(0, "checked"))
+    assert (found - 0.5).abs().mean() < 0.1 < (labels_of(told, *even(y), Stream(0, "checked")) - 0.5).abs().mean()
+
+
+def test_the_other_parties_part_is_followed_along_the_way_that_own_weights_went() -> None:
+    """Logits that grow by a number of each row as weights move: taken for fixed, they are noise to the labels."""
+    told, y = made_up(300, 6, epochs=20, batch=50)
+    g = torch.Generator().manual_seed(3)
+    told = replace(told, moves=torch.linspace(0, 1, len(told.sums)).unsqueeze(-1))
+    truth = torch.stack([y, 8 * (torch.rand(300, 1, generator=g) - 0.5)], -1)
+    told = replace(told, sums=-linearized(replace(told, sums=torch.zeros_like(told.sums)), truth)[1])
+    followed, stiff = (
+        (labels_of(t, *even(y), Stream(0, "checked")) - y).square().mean()
+        for t in (told, replace(told, moves=told.moves[:, :0]))
+    )
+    assert followed < 0.05
+    assert followed < stiff / 2

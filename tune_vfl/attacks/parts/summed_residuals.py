@@ -1,0 +1,192 @@
+"""Labels from sums of residuals over batches: a regression on what all sums of a training say together.
+
+A sum of residual times own columns is linear in the labels of its batch. What else is in a residual, the class
+probability that the model gives the row, the party knows but for the other parties' part of the logit. That part moves
+as their weights do, and their weights move when its own do: it is taken for a few numbers of each row times the main
+directions in which the party's own weights moved from step to step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tune_vfl.protocol.losses import class_probabilities
+from tune_vfl.protocol.sums import BatchSums
+from tune_vfl.seeds import Stream
+
+MOVES = 6
+"""Directions in which weights moved that the other parties' part of the logits follows."""
+VISITS = 1_000_000
+"""Rows of all batches together that are read; of a longer training epochs evenly spread over it."""
+FIRST_NOISE, STEP = 0.03, 10.0
+"""Variance of what a row's residual is not described by, where the search for it begins, and a step of it."""
+_FARTHEST = 9
+_ROUGHLY, _FULLY = (2, 12), (4, 20)
+"""Rounds, and steps of conjugate gradients in each, of a fit that is checked and of the last one."""
+_SPREAD = 1.0
+"""Deviation of a row's part of the logit along a direction, where weights have moved farthest."""
+_TENTH = 10
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """One party's sums, batch by batch, as the regression reads them.
+
+    Attributes:
+        sums: ``(C, d, K)`` of columns times residuals over the rows of each of C batches, not their mean.
+        x: ``(C, B, d)`` the batch's rows, columns of mean square 1; 0 where a batch has fewer.
+        there: ``(C, B, 1)`` 1 for a row, 0 beyond the last.
+        rows: ``(C B)`` their positions; N beyond the last.
+        places: ``(E, N)`` where each row stands among these.
+        own: ``(C, B, K)`` the party's part of the logits.
+        moves: ``(C, m)`` how far weights had moved along each direction, at most 1.
+    """
+
+    sums: Tensor
+    x: Tensor
+    there: Tensor
+    rows: Tensor
+    places: Tensor
+    own: Tensor
+    moves: Tensor
+
+    @classmethod
+    def of(cls, told: BatchSums, x: Tensor) -> Told:
+        """Lay the sums ``told`` of one training out, for columns ``(N, d)``."""
+        epochs, count = told.order.shape
+        read = torch.linspace(0, epochs - 1, min(epochs, max(1, VISITS // count))).round().long()
+        size, scale = told.batch_size, x.square().mean(0).sqrt().clamp(min=_LEAST)
+        order, steps = told.order[read], told.values.shape[1]
+        spare = order.new_full((len(read), steps * size - count), count)
+        rows = torch.cat([order, spare], -1).flatten()
+        there = (rows < count).float().view(-1, size, 1)
+        fed = torch.cat([x / scale, x.new_zeros(1, x.shape[-1])]).index_select(0, rows).view(-1, size, x.shape[-1])
+        values, weights = (t[read].flatten(0, 1).mT for t in (told.values, told.weights))
+        sums = values / scale.unsqueeze(-1) * there.sum(-2, keepdim=True)
+        places = order.argsort(-1) + torch.arange(len(read)).unsqueeze(-1) * steps * size
+        left, sizes, _ = torch.linalg.svd(weights.flatten(1), full_matrices=False)
+        main = left[:, :MOVES] * sizes[:MOVES]
+        moves = main / main.abs().amax(0).clamp(min=_LEAST) * main[-1].sign()
+        return cls(sums, fed, there, rows, places, fed @ (weights * scale.unsqueeze(-1)), moves)
+
+    def only(self, kept: Tensor) -> Told:
+        """Return this without what the batches say that ``kept`` ``(C,)`` leaves out."""
+        weight = kept.float()[:, None, None]
+        return replace(self, sums=self.sums * weight, x=self.x * weight)
+
+    def of_rows(self, state: Tensor) -> Tensor:
+        """Return ``(C, B, K, 1 + m)`` the state ``(N, K, 1 + m)`` of the rows of each batch, 0 beyond the last."""
+        flat = torch.cat([state, torch.zeros_like(state[:1])]).flatten(1)
+        return flat.index_select(0, self.rows).view(*self.x.shape[:2], *state.shape[1:])
+
+    def by_row(self, parts: Tensor) -> Tensor:
+        """Return the sums ``(N, K, 1 + m)`` of ``(C, B, K, 1 + m)`` over the visits of each row."""
+        flat, found = parts.reshape(len(self.rows), -1), torch.zeros(self.places.shape[-1], parts.shape[2:].numel())
+        for epoch in self.places:
+            found += flat.index_select(0, epoch)
+        return found.view(-1, *parts.shape[2:])
+
+    def summed(self, residuals: Tensor) -> Tensor:
+        """Return the sums ``(C, d, K)`` of columns times residuals ``(C, B, K)``."""
+        return self.x.mT @ residuals
+
+    def back(self, sums: Tensor, slope: Tensor) -> Tensor:
+        """Return the transpose of what takes a state to sums, applied to sums ``(C, d, K)``."""
+        return self.by_row((self.x @ sums).unsqueeze(-1) * slope)
+
+
+def labels_of(told: Told, prior: Tensor, variance: Tensor, stream: Stream) -> Tensor:
+    """Return beliefs ``(N, K)`` in each logit's class: around 0 and 1, and not bound to lie between them.
+
+    How much of a residual is taken for noise, a defense's or what the description lacks, is what a tenth of the batches
+    says that takes no part in the fit.
+
+    Args:
+        told: the batches.
+        prior: ``(N, K)`` beliefs before anything was told.
+        variance: ``(N, K)`` of the labels around them.
+        stream: which batches take no part.
+    """
+    turn = stream.uniform(len(told.sums)).argsort()
+    hidden = turn < max(1, len(turn) // _TENTH)
+    fitted, checked = told.only(~hidden), told.only(hidden)
+    errors: dict[int, float] = {}
+
+    def error(power: int) -> float:
+        if power not in errors:
+            found = Regression(fitted, prior, variance, FIRST_NOISE * STEP**power).fit(*_ROUGHLY)
+            errors[power] = float(linearized(checked, found.state)[1].square().sum())
+        return errors[power]
+
+    way = 1 if error(1) < error(0) else -1
+    best = 0
+    while abs(best) < _FARTHEST and error(best + way) < error(best):
+        best += way
+    return Regression(told, prior, variance, FIRST_NOISE * STEP**best).fit(*_FULLY).state[..., 0]
+
+
+class Regression:
+    """Gauss-Newton for labels and the other parties' part of the logits together.
+
+    Args:
+        told: the batches.
+        prior: ``(N, K)`` beliefs in each logit's class.
+        variance: ``(N, K)`` of the labels around them.
+        noise: variance of what a row's residual is not described by.
+
+    Attributes:
+        state: ``(N, K, 1 + m)`` of each row the label, and what its logit gains along each direction.
+    """
+
+    def __init__(self, told: Told, prior: Tensor, variance: Tensor, noise: float) -> None:
+        self._told, self._noise = told, noise * told.x.shape[1]
+        along = torch.zeros(*prior.shape, told.moves.shape[-1])
+        self._prior = torch.cat([prior.unsqueeze(-1), along], -1)
+        self._sure = torch.cat([1 / variance.unsqueeze(-1), along + _SPREAD**-2], -1)
+        self.state = self._prior.clone()
+
+    def fit(self, rounds: int, steps: int) -> Regression:
+        """Go so many rounds, each of so many steps of conjugate gradients; return this regression."""
+        for _ in range(rounds):
+            self._descend(*linearized(self._told, self.state), steps)
+        return self
+
+    def _descend(self, slope: Tensor, missed: Tensor, steps: int) -> None:
+        """Solve the linearized problem, each number of a row by its own curvature (a Jacobi preconditioner)."""
+        told, noise, sure = self._told, self._noise, self._sure
+        lengths = told.x.square().sum(-1)[..., None, None]
+        curvature = told.by_row(slope.square() * lengths) / noise + sure
+        left = told.back(missed, slope) / noise - sure * (self.state - self._prior)
+        moved, turned = torch.zeros_like(left), left / curvature
+        ahead, size = turned, (left * turned).sum()
+        for _ in range(steps):
+            said = told.summed((told.of_rows(ahead) * slope).sum(-1))
+            bent = told.back(said, slope) / noise + sure * ahead
+            length = size / (ahead * bent).sum().clamp(min=_LEAST)
+            moved, left = moved + length * ahead, left - length * bent
+            turned = left / curvature
+            before, size = size, (left * turned).sum()
+            ahead = turned + size / before.clamp(min=_LEAST) * ahead
+        self.state = self.state + moved
+
+
+def linearized(told: Told, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the slope of each residual in its row's state, and what sums have beyond those that follow from it.
+
+    Args:
+        told: the batches.
+        state: ``(N, K, 1 + m)`` of each row, see :class:`Regression`.
+
+    Returns:
+        ``(C, B, K, 1 + m)`` and ``(C, d, K)``.
+    """
+    held, moves = told.of_rows(state), told.moves[:, None, None]
+    logits = told.own + (held[..., 1:] * moves).sum(-1)
+    p = class_probabilities(logits)[..., -logits.shape[-1] :]
+    along = (p * (1 - p) * told.there).unsqueeze(-1) * moves
+    slope = torch.cat([-told.there.expand_as(p).unsqueeze(-1), along], -1)
+    return slope, told.sums - told.summed((p - held[..., 0]) * told.there)
