@@ -111,7 +111,7 @@ Shifted.name = "shifted"
 
 def test_a_pipeline_passes_on_every_hook_of_a_defense() -> None:
     """A hook added to the base and forgotten here would silently leave a stage out."""
-    of_attackers = {"gradient_received", "local_optimizer", "partitions_told"}
+    of_attackers = {"gradient_received", "local_optimizer", "partitions_told", "sums_told"}
     # How a stage reads its own parameters; what its own set-up calls.
     of_one_stage = {"shared", "number", "optional_number", "values", "begin"}
     hooks = {n for c in (Hooks, Defense) for n, member in vars(c).items() if callable(member) and n[0] != "_"}

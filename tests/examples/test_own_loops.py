@@ -205,7 +205,7 @@ def test_an_attack_that_takes_part_in_a_training_is_left_out(csv: Path, tmp_path
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_loops_call_every_hook_of_a_defense(loop: str) -> None:
-    """A hook that the loop leaves out is a defense that does nothing there, silently. Clients, trees and sums have theirs."""
+    """A hook that the loop leaves out is a defense that does nothing there. Clients, trees and sums have theirs."""
     text = (EXAMPLES / f"{loop}.py").read_text(encoding="utf-8")
     plain = {name: DEFENSES[name] for name in DEFENSES.names() if not issubclass(DEFENSES[name], Pipeline)}
     elsewhere = {"client_update", "kept_at_home", "send_sums"}
