@@ -51,7 +51,7 @@ def test_the_descent_ends_where_the_written_out_ridge_regression_does() -> None:
     told, y = made_up(40, 3, epochs=3, batch=8)
     told = replace(told, moves=told.moves[:, :0])  # the model does not move: labels alone are sought
     prior, variance = even(y)
-    found = Regression(told, prior, variance, noise=0.1).fit(rounds=1, steps=200).state[..., 0, 0]
+    found = Regression(told, prior, variance).fit(0.1, rounds=1, steps=200).state[..., 0, 0]
     x = torch.zeros(len(told.sums), 3, 40)
     for batch, at in enumerate(told.rows.view(len(told.sums), -1)):
         inside = at < 40

@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.own_columns import by_columns
-from tune_vfl.attacks.parts.shared_leaves import answered, believed
+from tune_vfl.attacks.parts.shared_leaves import answered, believed, on_one_scale
 from tune_vfl.attacks.parts.summed_residuals import Told, labels_of
 from tune_vfl.protocol.sums import BatchSums
 from tune_vfl.protocol.view import Answer, View
@@ -33,6 +33,7 @@ class ResidualSums(Attack[ResidualSumsParams]):
     batch has rows a column there are as many equations as labels. Own columns and weights give the party's part of each
     row's logit, and a least-squares fit the other parties' along the directions in which weights moved; known labels
     stay what they are. Scores of known rows are not counted. Where nothing was told they are those by own columns.
+    ``sums_own`` adds what own columns say once more, which helps where noise hides most of the sums.
     """
 
     summary = "labels from the sums over all batches of all epochs, solved for together"
@@ -53,11 +54,12 @@ class ResidualSums(Attack[ResidualSumsParams]):
         return AuxiliaryRequest(per_class=self.params.aux_per_class)
 
     def run(self, view: View) -> dict[str, Answer]:
-        """Return the variant ``residual_sums``: scores ``(N, K)``, oriented."""
+        """Return both variants: scores ``(N, K)``, oriented."""
         told: BatchSums = view.granted("sums")
         known, shares, classes = view.auxiliary, view.class_prior, told.values.shape[-2]
         x = view.features.train.flatten(1)
-        by_own = believed(by_columns(x, known, view.num_classes), shares)
+        own = by_columns(x, known, view.num_classes)
+        by_own = believed(own, shares)
         belief = shares + _HEED * (by_own - shares)
         variance = belief * (1 - belief)
         belief = belief.index_put((known.ids,), one_hot(known.labels, view.num_classes).to(belief.dtype))
@@ -66,4 +68,5 @@ class ResidualSums(Attack[ResidualSumsParams]):
             of_logits = belief[:, -classes:], variance[:, -classes:]
             found = labels_of(Told.of(told, x), *of_logits, view.streams["checked"])
             belief = torch.cat([1 - found, found], -1) if classes == 1 else found  # one of two is the positive one's
-        return {"residual_sums": answered(belief, known)}
+        both = on_one_scale(belief) + on_one_scale(own)
+        return {"sums": answered(belief, known), "sums_own": answered(both, known)}

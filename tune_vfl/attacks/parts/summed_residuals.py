@@ -21,10 +21,10 @@ MOVES = 6
 """Directions in which weights moved that the other parties' part of the logits follows."""
 VISITS = 1_000_000
 """Rows of all batches together that are read; of a longer training epochs evenly spread over it."""
-FIRST_NOISE, STEP = 0.03, 10.0
-"""Variance of what a row's residual is not described by, where the search for it begins, and a step of it."""
-_FARTHEST = 9
-_ROUGHLY, _FULLY = (2, 12), (4, 20)
+MOST_NOISE, STEP = 300.0, 10.0
+"""Variance of what a row's residual is not described by, where the search for it begins, and by what it falls."""
+_LEAST_NOISE = 1e-5
+_ROUGHLY, _FULLY = (1, 15), (4, 20)
 """Rounds, and steps of conjugate gradients in each, of a fit that is checked and of the last one."""
 _SPREAD = 1.0
 """Deviation of a row's part of the logit along a direction, where weights have moved farthest."""
@@ -114,19 +114,17 @@ def labels_of(told: Told, prior: Tensor, variance: Tensor, stream: Stream) -> Te
     turn = stream.uniform(len(told.sums)).argsort()
     hidden = turn < max(1, len(turn) // _TENTH)
     fitted, checked = told.only(~hidden), told.only(hidden)
-    errors: dict[int, float] = {}
-
-    def error(power: int) -> float:
-        if power not in errors:
-            found = Regression(fitted, prior, variance, FIRST_NOISE * STEP**power).fit(*_ROUGHLY)
-            errors[power] = float(linearized(checked, found.state)[1].square().sum())
-        return errors[power]
-
-    way = 1 if error(1) < error(0) else -1
-    best = 0
-    while abs(best) < _FARTHEST and error(best + way) < error(best):
-        best += way
-    return Regression(told, prior, variance, FIRST_NOISE * STEP**best).fit(*_FULLY).state[..., 0]
+    found = Regression(fitted, prior, variance)
+    noise, best, least = MOST_NOISE, found.state, float(linearized(checked, found.state)[1].square().sum())
+    while noise > _LEAST_NOISE:
+        state = found.fit(noise, *_ROUGHLY).state
+        error = float(linearized(checked, state)[1].square().sum())
+        if error >= least:
+            break
+        least, best, noise = error, state, noise / STEP
+    whole = Regression(told, prior, variance)
+    whole.state = best
+    return whole.fit(noise * STEP, *_FULLY).state[..., 0]
 
 
 class Regression:
@@ -136,28 +134,33 @@ class Regression:
         told: the batches.
         prior: ``(N, K)`` beliefs in each logit's class.
         variance: ``(N, K)`` of the labels around them.
-        noise: variance of what a row's residual is not described by.
 
     Attributes:
         state: ``(N, K, 1 + m)`` of each row the label, and what its logit gains along each direction.
     """
 
-    def __init__(self, told: Told, prior: Tensor, variance: Tensor, noise: float) -> None:
-        self._told, self._noise = told, noise * told.x.shape[1]
+    def __init__(self, told: Told, prior: Tensor, variance: Tensor) -> None:
+        self._told = told
         along = torch.zeros(*prior.shape, told.moves.shape[-1])
         self._prior = torch.cat([prior.unsqueeze(-1), along], -1)
         self._sure = torch.cat([1 / variance.unsqueeze(-1), along + _SPREAD**-2], -1)
         self.state = self._prior.clone()
 
-    def fit(self, rounds: int, steps: int) -> Regression:
-        """Go so many rounds, each of so many steps of conjugate gradients; return this regression."""
+    def fit(self, noise: float, rounds: int, steps: int) -> Regression:
+        """Go so many rounds, each of so many steps of conjugate gradients; return this regression.
+
+        Args:
+            noise: variance of what a row's residual is not described by.
+            rounds: how many.
+            steps: of each round.
+        """
         for _ in range(rounds):
-            self._descend(*linearized(self._told, self.state), steps)
+            self._descend(*linearized(self._told, self.state), noise * self._told.x.shape[1], steps)
         return self
 
-    def _descend(self, slope: Tensor, missed: Tensor, steps: int) -> None:
+    def _descend(self, slope: Tensor, missed: Tensor, noise: float, steps: int) -> None:
         """Solve the linearized problem, each number of a row by its own curvature (a Jacobi preconditioner)."""
-        told, noise, sure = self._told, self._noise, self._sure
+        told, sure = self._told, self._sure
         lengths = told.x.square().sum(-1)[..., None, None]
         curvature = told.by_row(slope.square() * lengths) / noise + sure
         left = told.back(missed, slope) / noise - sure * (self.state - self._prior)
