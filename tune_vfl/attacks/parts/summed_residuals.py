@@ -21,14 +21,14 @@ MOVES = 6
 """Directions in which weights moved that the other parties' part of the logits follows."""
 VISITS = 1_000_000
 """Rows of all batches together that are read; of a longer training epochs evenly spread over it."""
-MOST_NOISE, STEP = 300.0, 10.0
+MOST_NOISE, STEP = 3000.0, 10.0
 """Variance of what a row's residual is not described by, where the search for it begins, and by what it falls."""
 _LEAST_NOISE = 1e-5
 _ROUGHLY, _FULLY = (1, 15), (4, 20)
 """Rounds, and steps of conjugate gradients in each, of a fit that is checked and of the last one."""
 _SPREAD = 1.0
 """Deviation of a row's part of the logit along a direction, where weights have moved farthest."""
-_TENTH = 10
+_CHECKED = 0.1
 _LEAST = 1e-12
 
 
@@ -44,6 +44,7 @@ class Told:
         places: ``(E, N)`` where each row stands among these.
         own: ``(C, B, K)`` the party's part of the logits.
         moves: ``(C, m)`` how far weights had moved along each direction, at most 1.
+        heard: ``(C, d, 1)`` 1 for a sum that takes part, 0 for one that does not.
     """
 
     sums: Tensor
@@ -53,6 +54,7 @@ class Told:
     places: Tensor
     own: Tensor
     moves: Tensor
+    heard: Tensor
 
     @classmethod
     def of(cls, told: BatchSums, x: Tensor) -> Told:
@@ -71,12 +73,12 @@ class Told:
         left, sizes, _ = torch.linalg.svd(weights.flatten(1), full_matrices=False)
         main = left[:, :MOVES] * sizes[:MOVES]
         moves = main / main.abs().amax(0).clamp(min=_LEAST) * main[-1].sign()
-        return cls(sums, fed, there, rows, places, fed @ (weights * scale.unsqueeze(-1)), moves)
+        heard = torch.ones_like(sums[..., :1])
+        return cls(sums, fed, there, rows, places, fed @ (weights * scale.unsqueeze(-1)), moves, heard)
 
-    def only(self, kept: Tensor) -> Told:
-        """Return this without what the batches say that ``kept`` ``(C,)`` leaves out."""
-        weight = kept.float()[:, None, None]
-        return replace(self, sums=self.sums * weight, x=self.x * weight)
+    def only(self, heard: Tensor) -> Told:
+        """Return this with the sums that ``heard`` ``(C, d, 1)`` names, and 0 in the place of others."""
+        return replace(self, sums=self.sums * heard, heard=heard)
 
     def of_rows(self, state: Tensor) -> Tensor:
         """Return ``(C, B, K, 1 + m)`` the state ``(N, K, 1 + m)`` of the rows of each batch, 0 beyond the last."""
@@ -91,29 +93,28 @@ class Told:
         return found.view(-1, *parts.shape[2:])
 
     def summed(self, residuals: Tensor) -> Tensor:
-        """Return the sums ``(C, d, K)`` of columns times residuals ``(C, B, K)``."""
-        return self.x.mT @ residuals
+        """Return the sums ``(C, d, K)`` of columns times residuals ``(C, B, K)``, of those that are heard."""
+        return (self.x.mT @ residuals) * self.heard
 
     def back(self, sums: Tensor, slope: Tensor) -> Tensor:
         """Return the transpose of what takes a state to sums, applied to sums ``(C, d, K)``."""
-        return self.by_row((self.x @ sums).unsqueeze(-1) * slope)
+        return self.by_row((self.x @ (sums * self.heard)).unsqueeze(-1) * slope)
 
 
 def labels_of(told: Told, prior: Tensor, variance: Tensor, stream: Stream) -> Tensor:
     """Return beliefs ``(N, K)`` in each logit's class: around 0 and 1, and not bound to lie between them.
 
-    How much of a residual is taken for noise, a defense's or what the description lacks, is what a tenth of the batches
+    How much of a residual is taken for noise, a defense's or what the description lacks, is what a tenth of the sums
     says that takes no part in the fit.
 
     Args:
         told: the batches.
         prior: ``(N, K)`` beliefs before anything was told.
         variance: ``(N, K)`` of the labels around them.
-        stream: which batches take no part.
+        stream: which sums take no part.
     """
-    turn = stream.uniform(len(told.sums)).argsort()
-    hidden = turn < max(1, len(turn) // _TENTH)
-    fitted, checked = told.only(~hidden), told.only(hidden)
+    heard = (stream.uniform(told.heard.numel()).view_as(told.heard) > _CHECKED).float()
+    fitted, checked = told.only(heard), told.only(1 - heard)
     found = Regression(fitted, prior, variance)
     noise, best, least = MOST_NOISE, found.state, float(linearized(checked, found.state)[1].square().sum())
     while noise > _LEAST_NOISE:
