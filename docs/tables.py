@@ -1,20 +1,29 @@
-"""Pages that the site makes from the code at each build: the methods, and who sees what."""
+"""Parts of pages that the site makes from the code at each build: the verbs, the methods, who sees what."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
+import typer.main
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
+from pydantic import BaseModel
 
 from tune_vfl.attacks.base import ATTACKS, Attack
+from tune_vfl.cli.main import app
+from tune_vfl.data.base import DATASETS
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.evaluation.grants.base import GRANTS
 from tune_vfl.evaluation.portfolios import members
+from tune_vfl.models.base import MODELS, ModelOptions
 from tune_vfl.registry import Registry
 from tune_vfl.spaces.named import named_spaces
 from tune_vfl.spec import HORIZONTAL, Federation, Strict
+
+EXAMPLE = re.compile(r"^Example: ([^|\n]+)$", re.MULTILINE)
 
 
 def defenses() -> list[str]:
@@ -41,22 +50,52 @@ def classes(
     lines = []
     for name in registry.names():
         cls = registry[name]
-        lines += [f"## {name}", "", f"{cls.summary[0].upper()}{cls.summary[1:]}. {cls.reference}", ""]
-        lines += [
-            "```{eval-rst}",
-            f".. autoclass:: {package}.{cls.__name__}{made_by}",
-            "   :no-index-entry:",
-            "```",
-            "",
-        ]
-        fields = cls.Params.model_fields
-        if fields:
-            lines += ["| parameter | default | |", "|---|---|---|"]
-        for field, info in fields.items():
+        lines += described(name, cls, f"{package}.{cls.__name__}{made_by}")
+        lines += [*options_of(cls.Params, set(), "parameter"), *more(name), ""]
+    return lines
+
+
+def described(name: str, cls: Any, signature: str) -> list[str]:
+    """Return the part of one class: its summary, its source, and its docstring."""
+    lines = [f"## {name}", "", f"{cls.summary[0].upper()}{cls.summary[1:]}. {cls.reference}", ""]
+    return [*lines, "```{eval-rst}", f".. autoclass:: {signature}", "   :no-index-entry:", "```", ""]
+
+
+def options_of(model: type[BaseModel], without: set[str], word: str = "option") -> list[str]:
+    """Return the table of a model's fields but for some, or nothing where there are none."""
+    lines = []
+    for field, info in model.model_fields.items():
+        if field not in without:
             default = "required" if info.is_required() else f"`{info.get_default(call_default_factory=True)}`"
             lines.append(f"| `{field}` | {default} | {info.description or ''} |")
-        lines += [*more(name), ""]
+    return [f"| {word} | default | |", "|---|---|---|", *lines] if lines else []
+
+
+def models() -> list[str]:
+    """Return all architectures, each with the options that are not those of all networks."""
+    lines = ["| option of all networks | |", "|---|---|"]
+    lines += [f"| `{field}` | {info.description} |" for field, info in ModelOptions.model_fields.items()]
+    for name in MODELS.names():
+        cls = MODELS[name]
+        lines += described(name, cls, f"{cls.__module__}.{cls.__name__}()")
+        lines += [*options_of(cls.Options, set(ModelOptions.model_fields)), ""]
     return lines
+
+
+def datasets() -> list[str]:
+    """Return all data sets, each with where its files are from, and its options."""
+    lines = []
+    for name in DATASETS.names():
+        cls = DATASETS[name]
+        source = f" From {cls.source}" if getattr(cls, "source", None) else ""
+        lines += [f"## {name}", "", f"{cls.summary[0].upper()}{cls.summary[1:]}. {cls.reference}.{source}", ""]
+        lines += [*options_of(cls.Options, set()), ""]
+    return lines
+
+
+def table_options() -> list[str]:
+    """Return the options of a table of one's own, in one file or one a party."""
+    return options_of(DATASETS["csv"].Options, set())
 
 
 def portfolios() -> list[str]:
@@ -107,6 +146,16 @@ def changed() -> list[str]:
     return lines
 
 
+def verbs() -> list[str]:
+    """Return each verb with the first paragraph of its help, and the example there."""
+    lines = ["| verb | does | example |", "|---|---|---|"]
+    for name, command in typer.main.get_command(app).commands.items():
+        for verb, told in [(name, command), *((f"{name} {n}", c) for n, c in getattr(command, "commands", {}).items())]:
+            does = told.help.partition("\n\n")[0].replace("\n", " ")
+            lines += [f"| `{verb}` | {does} | {example} |" for example in EXAMPLE.findall(told.help)]
+    return lines
+
+
 PAGES: dict[str, Callable[[], list[str]]] = {
     "defenses": defenses,
     "attacks": attacks,
@@ -114,6 +163,10 @@ PAGES: dict[str, Callable[[], list[str]]] = {
     "seen": seen,
     "grants": grants,
     "changed": changed,
+    "verbs": verbs,
+    "models": models,
+    "datasets": datasets,
+    "table_options": table_options,
 }
 
 

@@ -33,7 +33,9 @@ class LabelOptions(MissingOptions, RowOptions):
     """Options of a user's own labels."""
 
     positive: Positive = Field(
-        None, description="the positive one of two classes, or a list of labels that are the positive class"
+        None,
+        description="the positive one of two classes, by default the larger number or the later name; or a list of "
+        "labels that are the positive class",
     )
     negative: ColumnList = Field(
         (), description="the labels that are the negative class; rows of others are left out; none: all others are"

@@ -92,7 +92,8 @@ class CsvOptions(Encoding, LabelOptions, TextFormat):
     split: Split | None = Field(
         None,
         description="share of the columns, in file order, of the passive side; 0.5; or {importance: share}; or "
-        "test rows: {time: COLUMN}, the latest, or {group: COLUMN}, whole groups",
+        "the test rows of every seed: {time: COLUMN}, the latest 30%, whose later half is the reserve, or "
+        "{group: COLUMN}, so that no customer (any value of the column) is in two of training, test and reserve",
     )
     passive_parties: int = Field(1, ge=1, description="number of passive parties that divide that share")
     metric: MetricChoice = Field("auto", description="utility metric; auto: AUC, accuracy, top-5 above 50 classes")
