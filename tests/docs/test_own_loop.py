@@ -17,6 +17,8 @@ from tune_vfl.evaluation.recorded import RecordedTraining
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "own-loop.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "api-tune_vfl.md").read_text(encoding="utf-8")
+REFERRED = [of for of in (OwnLoop, OwnRounds, Client) if f".{of.__name__}\n   :members:" in REFERENCE]
 
 
 def test_attacks_are_run_on_what_a_loop_of_ones_own_received(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,11 +45,15 @@ def test_what_the_page_records_is_a_recording(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("loop", ["own_loop_split", "own_loop_label_only", "own_loop_fedavg"])
-def test_the_page_names_the_loops_and_what_they_call(loop: str) -> None:
+def test_the_page_and_the_reference_name_what_the_loops_call(loop: str) -> None:
     code = (ROOT / "examples" / f"{loop}.py").read_text(encoding="utf-8")
     assert f"examples/{loop}.py" in TEXT
-    called = set(re.findall(r"\b(?:defense|cfg|run|client)\.\w+", code))
+    called = set(re.findall(r"\b(?:defense|cfg)\.\w+", code))
     assert {c for c in called if c not in TEXT} - {"cfg.seeds", "cfg.measured", "cfg.mode", "cfg.federation"} == set()
+    for name in re.findall(r"\b(?:run|client)\.(\w+)", code):
+        members = [vars(of)[name] for of in REFERRED if name in vars(of)]
+        told = [of for of in REFERRED if re.search(rf"\b{name}\b", of.__doc__ or "")]
+        assert told or any(member.__doc__ for member in members), name
 
 
 def test_what_the_page_names_is_there() -> None:
