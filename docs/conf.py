@@ -1,6 +1,7 @@
 """Configuration of the site: python -m sphinx -W -c docs . build/site.
 
-With ``TUNE_VFL_REPOSITORY`` (https://github.com/OWNER/NAME) each page has a link to where it is edited.
+With ``TUNE_VFL_REPOSITORY`` (https://github.com/OWNER/NAME) each page has a link to where it is edited; `served.py` has
+what else is known only where the site is served.
 """
 
 import os
@@ -11,7 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sphinx.util.nodes import make_refnode
 
+from docs.kept import show
 from docs.llms import write_llms
+from docs.served import serve
 from docs.tables import Generated
 from tune_vfl.machine.version import VERSION
 
@@ -46,6 +49,13 @@ if repository := os.environ.get("TUNE_VFL_REPOSITORY"):
 html_extra_path = ["site"]
 html_static_path = ["static"]
 html_css_files = ["lines.css"]
+templates_path = ["templates"]
+html_sidebars = {
+    "**": [
+        *(f"sidebar/{part}.html" for part in ("brand", "search", "scroll-start", "navigation", "scroll-end")),
+        "versions.html",
+    ]
+}
 
 
 def find_public(app, env, node, content):
@@ -61,5 +71,7 @@ def find_public(app, env, node, content):
 def setup(app):
     """Register what this site has of its own."""
     app.add_directive("generated", Generated)
+    app.connect("source-read", show)
     app.connect("missing-reference", find_public)
+    app.connect("html-page-context", serve)
     app.connect("build-finished", write_llms)

@@ -27,7 +27,8 @@ def llms_text() -> str:
 
 
 def _addressed(line: str) -> str:
-    """Return a line whose links to pages are those of the site."""
+    """Return a line without pictures whose links to pages are those of the site."""
+    line = re.sub(r"!\[\]\([^)]*\) ", "", line)  # a picture
     return LINK.sub(lambda found: f"]({normpath(f'docs/{found[1]}')}.html{found[2] or ''})", line)
 
 

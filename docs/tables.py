@@ -12,6 +12,7 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from pydantic import BaseModel
 
+from docs.kept import notebook
 from tune_vfl.attacks.base import ATTACKS, Attack
 from tune_vfl.cli.main import app
 from tune_vfl.data.base import DATASETS
@@ -164,6 +165,7 @@ PAGES: dict[str, Callable[[], list[str]]] = {
     "grants": grants,
     "changed": changed,
     "verbs": verbs,
+    "notebook": notebook,
     "models": models,
     "datasets": datasets,
     "table_options": table_options,

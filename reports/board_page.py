@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from tune_vfl.records.board import Entry
 
 GRID_NOTE = (
-    "The share of the federation's gain that a defense keeps where the leakage is surely at most {}: that of its most "
-    "useful setting whose leakage is below the bound with {:.0%} confidence, as a decision would choose it. Empty: no "
-    "setting does. –: not measured. *: a check of the search fails, as the data set's part says, and a decision "
-    "recommends nothing."
+    "100% is what training together adds to a model of the label party alone. A cell is the share of it that a "
+    "defense keeps where the leakage (0: attackers find no more than without the training, 1: every label) is surely "
+    "at most {}: that of its most useful setting whose leakage is below the bound with {:.0%} confidence, as a "
+    "decision would choose it. Empty: no setting does. –: not measured. *: a check of the search fails, as the data "
+    "set's part says, and a decision recommends nothing."
 )
 NOTES = (
     "Leakage: the largest advantage of the attacks of `default` over what needs no federation.",
@@ -99,7 +100,8 @@ def markdown(found: Sequence[Shelf]) -> str:
     head = ("defense ", *(_linked(spelled(shelf.name), f"#{shelf.name}") for shelf in found))
     beside = (
         "[A page of the same](board-page.html) in colors sorts it, [board.csv](board.csv) has every setting, and "
-        "[board/README.md](../board/README.md) says how to enter a defense of your own."
+        "[board/README.md](../board/README.md) says how to enter a defense of your own. What a leakage says and does "
+        "not: [for a data-protection officer](for-data-protection.md)."
     )
     notes = "\n".join(f"- {note}" for note in NOTES)
     asked = ["## What is kept, if little may leak", _kept_at(found, " / ".join(map(formatting.number, RUNGS)))]

@@ -19,20 +19,13 @@ from pathlib import Path
 
 import pytest
 
+from docs.kept import blocks, text_of
+from docs.run import environment, lines_of
 from tests.cluster.test_jobs import RAY_VARIABLES, free_ports
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"(?:Save as\s`([\w./-]+)`[^`\n]*\n?[^`\n]*\n)?\n?```(\w*)\n(.*?)```", re.DOTALL)
 QUICK = ("tune-vfl validate", "tune-vfl data check")
 Act = Callable[[str], str]
-
-
-def text_of(page: str) -> str:
-    """The text of a page; of the first one the part that it has from the README."""
-    if page == "index":
-        part = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- first page -->")[2]
-        return part.partition("<!-- end of the first page -->")[0]
-    return (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
 
 def follow(page: str, folder: Path, act: Act, alike: Callable[[str], str] = str) -> str:
@@ -43,16 +36,16 @@ def follow(page: str, folder: Path, act: Act, alike: Callable[[str], str] = str)
     """
     told, last = [], ""
     names: dict[str, object] = {}
-    for file, language, block in BLOCK.findall(text_of(page)):
-        if file:
-            (folder / file).write_text(block, encoding="utf-8")
-        elif language == "python":
-            exec(block, names)  # noqa: S102 - the page's own lines
-        elif language == "text":
+    for block in blocks(text_of(page)):
+        if block.file:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            exec(block.text, names)  # noqa: S102 - the page's own lines
+        elif block.language == "text":
             said = alike(last)
-            assert not last or [line for line in block.splitlines() if alike(line) not in said] == []
-        elif not language:
-            last = "".join(act(line.partition("  #")[0].strip()) for line in block.splitlines())
+            assert not last or [line for line in block.text.splitlines() if alike(line) not in said] == []
+        elif block.runs:
+            last = "".join(map(act, lines_of(block.text)))
             told.append(last)
     return "".join(told)
 
@@ -93,18 +86,10 @@ def test_a_defense_of_ones_own_is_attacked(folder: Path, capsys: pytest.CaptureF
 @pytest.mark.slow  # minutes: searches, confirmations, an installation
 @pytest.mark.parametrize("page", ["index", "first-decision", "own-table", "new-defense", "new-attack"])
 def test_every_command_of_a_tutorial_does_its_work(page: str, folder: Path) -> None:
-    installed = folder.parent / "installed"
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join([str(installed), str(ROOT)]),
-        "PIP_TARGET": str(installed),  # beside the environment of the tests, which stays as it is
-        "PIP_NO_DEPS": "1",
-        "PIP_NO_BUILD_ISOLATION": "false",
-    }
-
     def act(line: str) -> str:
-        done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["bash", "-c", line], env=environment(folder), capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         print(line, done.stdout, sep="\n")
         return done.stdout + done.stderr

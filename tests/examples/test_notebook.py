@@ -1,6 +1,5 @@
 """The notebook of examples/, cell by cell as Jupyter would run it, in a home of its own with a small budget."""
 
-import ast
 import json
 import sys
 from functools import cache
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from docs.run import displayed
 from tests.helpers.examples import EXAMPLES
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl import load_config
@@ -89,11 +89,3 @@ def test_its_cells_run_in_order_and_show_something(
     config = load_config(tmp_path / "best.json")
     assert config.defense.params == {"clip": None, **chosen.params}
     assert capsys.readouterr().out == f"laplace {config.defense.params}\n"
-
-
-def displayed(cell: str, names: dict[str, Any]) -> Any:
-    """Run a cell; return what its last line comes to, which is what a notebook shows."""
-    tree = ast.parse(cell)
-    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "cell", "exec"), names)  # noqa: S102 - the notebook's own cells
-    return None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307

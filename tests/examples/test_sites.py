@@ -1,7 +1,6 @@
 """A training between sites, each with its own half: the search's numbers, and nothing of tune-vfl at passive sites."""
 
 import pickle
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -131,17 +130,6 @@ def test_noise_with_a_secret_seed_is_another(csv: Path, tmp_path: Path) -> None:
     found = trained(config, csv, tmp_path, secret=987654321)
     assert found.attacks["norm"].values != outcome.attacks["norm"].values
     assert found.leakage == pytest.approx(outcome.leakage, abs=0.3)
-
-
-def test_the_page_lists_the_defenses_of_the_label_site() -> None:
-    page = (EXAMPLES.parent / "docs" / "nvflare-and-flower.md").read_text(encoding="utf-8")
-    (listed,) = re.findall(r"run at the label site alone, in both: (.*?)\.\n", page, re.DOTALL)
-    alone = {
-        name
-        for name in DEFENSES.names()
-        if DEFENSES[name].capabilities.run_by == "active" and "vertical" in DEFENSES[name].capabilities.federations
-    }
-    assert set(re.findall(r"`(\w+)`", listed)) == alone
 
 
 def test_the_passive_site_needs_torch_alone(csv: Path, tmp_path: Path) -> None:
