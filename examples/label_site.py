@@ -45,7 +45,7 @@ def train(
 
     Args:
         cfg: the exported setting.
-        sites: the passive ones, in the order of the study's parties.
+        sites: the passive ones, in any order: ``begin`` returns the number of each among the study's parties.
         seed: of the training; each of ``cfg.seeds`` gives the search's numbers.
         csv: the table, where it does not lie where it was searched.
         wire: the type in which embeddings and gradients go from site to site.
@@ -66,8 +66,10 @@ def train(
     optimizer, schedule = run.optimizer(models.parameters())
     bottoms = [defense.wrap_bottom(bottom) for bottom in run.bottoms]  # nets of the sites' form, not trained here
     run.begin(bottoms)
-    for site in sites:
-        site.begin(seed)
+    begun = {int(site.begin(seed)): site for site in sites}
+    if sorted(begun) != list(range(len(sites))):
+        raise UsageError(f"{len(sites)} sites began as parties {sorted(begun)}: begin returns each one's, from 0")
+    sites = [begun[party] for party in sorted(begun)]
 
     def logits_of(arrived: list[Tensor], columns: Tensor | None) -> Tensor:
         mine = [] if own is None else [own(columns)]

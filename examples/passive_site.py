@@ -24,8 +24,8 @@ class PassiveSite:
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
 
-    def begin(self, seed: int) -> None:
-        """Get columns, model and optimizer ready for a training with one seed."""
+    def begin(self, seed: int) -> int:
+        """Get columns, model and optimizer ready for a training with one seed; return the number of this party."""
         held = torch.load(self.folder / f"{seed}.pt", weights_only=True)
         self.train, self.test, self.party = held["train"], held["test"], held["party"]
         self.model: nn.Module = perceptron(held["weights"])
@@ -39,6 +39,7 @@ class PassiveSite:
             self.defense.setup(torch.zeros_like(ids), ids, seed=seed)
             self.model = self.defense.wrap_bottom(self.model)
         self.optimizer = getattr(torch.optim, held["optimizer"])(self.model.parameters(), **held["options"])
+        return int(self.party)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings ``(B, d)`` of training rows; their graph is kept for :meth:`learn`."""

@@ -29,7 +29,7 @@ class Remote:
     """A passive site behind Flower's messages: each of its methods is called there."""
 
     def __init__(self, grid: Grid, node: int) -> None:
-        self.grid, self.node, self.place = grid, node, -1
+        self.grid, self.node = grid, node
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         """Return the method, as a call at that site."""
@@ -44,7 +44,6 @@ class Remote:
         (reply,) = self.grid.send_and_receive([Message(call, dst_node_id=self.node, message_type="train")])
         if reply.has_error():
             raise RuntimeError(f"site {self.node} failed in {method}: {reply.error.reason}")
-        self.place = int(reply.content["place"]["n"])
         found = dict(reply.content["tensors"].to_torch_state_dict())
         return found.get("found", found)
 
@@ -60,7 +59,4 @@ def main(grid: Grid, context: Context) -> None:
             raise UsageError(
                 f"{given['config']}: {cfg.defense.name} runs at passive sites too, which forget its noise here"
             )
-    for site in sites:
-        site.begin(cfg.seeds[0])
-    sites.sort(key=lambda site: site.place)
     report(cfg, [train(cfg, sites, seed, csv, wire=wire) for seed in cfg.seeds])

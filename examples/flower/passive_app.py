@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from passive_site import PassiveSite
@@ -20,18 +21,16 @@ def answer(message: Message, context: Context) -> Message:
     call, tensors = message.content["call"], message.content["tensors"].to_torch_state_dict().values()
     if (method := str(call["method"])) not in METHODS:
         raise ValueError(f"expected one of {', '.join(METHODS)}, got {method!r}")
+    if method != "begin" and "site" not in context.state:
+        raise RuntimeError("this site was started anew in the midst of a training, which must begin again")
     if "site" in context.state:
         site = pickle.loads(context.state["site"]["pickled"])  # noqa: S301 - this site's own
     else:
-        site = PassiveSite(str(Path(str(context.run_config["folder"])) / f"site-{place(context) + 1}"))
+        number = int(context.node_config["partition-id"]) + 1  # of this site: in the simulator it has nothing else
+        site = PassiveSite(str(Path(str(context.run_config["folder"])) / f"site-{number}"))
     if method == "learn":
         site.embed(site.ids)  # the graph of these rows is gone
     found = getattr(site, method)(*tensors, *call["numbers"])
     context.state["site"] = ConfigRecord({"pickled": pickle.dumps(site)})
-    tensors = ArrayRecord(found if isinstance(found, dict) else {} if found is None else {"found": found})
-    return Message(RecordDict({"tensors": tensors, "place": ConfigRecord({"n": place(context)})}), reply_to=message)
-
-
-def place(context: Context) -> int:
-    """Return the number of this site among the passive ones: in the simulator that of its partition."""
-    return int(context.node_config["partition-id"])
+    sent = found if isinstance(found, dict) else {} if found is None else {"found": torch.as_tensor(found)}
+    return Message(RecordDict({"tensors": ArrayRecord(sent)}), reply_to=message)

@@ -47,10 +47,7 @@ class Site(PassiveSite):
         from tune_vfl import load_config
 
         cfg, csv = load_config(collab.get_app_prop("config")), collab.get_app_prop("csv")
-        others = [site for site in collab.clients if site.name != "label"]
-        passive = sorted(
-            others, key=lambda site: int(site.name.removeprefix("site-"))
-        )  # as the study lists its parties
+        passive = [site for site in collab.clients if site.name != "label"]
         wire = getattr(torch, collab.get_app_prop("wire"))
         found = report(cfg, [train(cfg, passive, seed, csv, wire=wire) for seed in cfg.seeds])
         return dict(zip(("utility", "leakage"), found.objectives, strict=True))

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from tune_vfl.config import ExportedConfig, save_config
 from tune_vfl.defenses.base import DEFENSES
 from tune_vfl.errors import UsageError
 from tune_vfl.outcome import Outcome
+from tune_vfl.protocol.members import Batch, Rows
 
 TOGETHER = ("mixup", "instahide", "labobf")  # sites exchange rows or columns of their own for these
 
@@ -68,6 +70,12 @@ def test_so_do_three_sites_two_of_them_without_labels(csv: Path, tmp_path: Path)
     outcome, config = three_sites(csv, tmp_path)
     found = trained(config, csv, tmp_path, sites=2)
     assert found.objectives == pytest.approx(outcome.objectives, abs=2e-3)
+    label, passive = example("label_site"), example("passive_site")
+    places = label.prepare(str(tmp_path / "best.json"), tmp_path, str(csv), 2)
+    listed = [passive.PassiveSite(place) for place in reversed(places)]
+    assert config.outcome([label.train(config, listed, config.seeds[0], str(csv))]).objectives == found.objectives
+    with pytest.raises(UsageError, match=r"2 sites began as parties \[0\]"):
+        label.train(config, [passive.PassiveSite(places[0])] * 2, config.seeds[0], str(csv))
 
 
 def test_another_number_of_sites_than_the_study_has_parties_is_refused(csv: Path, tmp_path: Path) -> None:
@@ -97,6 +105,38 @@ def test_half_precision_on_the_wire_changes_little_and_is_what_was_received(csv:
     assert found.objectives == pytest.approx(outcome.objectives, abs=0.02)
     assert found.leakage is not None
     assert found.leakage > 0.1, "what finds nothing does not change"
+
+
+@pytest.mark.parametrize("defense", ["none", "label_dp", "discrete_sgd"])
+def test_rows_in_another_order_and_a_short_batch_give_the_same_numbers(
+    defense: str, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome, config = evaluated(tmp_path, spec(csv, SPLIT, defense), {})
+    in_order, sizes = Rows.batches, []
+
+    def turned(rows: Rows, size: int) -> Iterator[Batch]:
+        for batch in in_order(rows, size):
+            sizes.append(len(batch.ids))
+            yield Batch([x.flip(0) for x in batch.passive], batch.own.flip(0), batch.y.flip(0), batch.ids.flip(0))
+
+    monkeypatch.setattr(Rows, "batches", turned)
+    found = trained(config, csv, tmp_path)
+    assert found.objectives == pytest.approx(outcome.objectives, abs=2e-3)
+    assert min(sizes) < config.training.batch_size, "the last batch is shorter"
+
+
+def test_a_site_learns_from_ids_that_repeat_in_a_batch(csv: Path, tmp_path: Path) -> None:
+    _, config = evaluated(tmp_path, spec(csv, SPLIT, "none", attacks=["norm"]), {})
+    (place,) = example("label_site").prepare(str(tmp_path / "best.json"), tmp_path, str(csv))
+    site, twin = (example("passive_site").PassiveSite(place) for _ in range(2))
+    assert site.begin(config.seeds[0]) == twin.begin(config.seeds[0]) == 0
+    drawn, gradient = torch.tensor([3, 5, 3, 3]), torch.randn(4, config.embedding_dim)
+    once = twin.embed(torch.tensor([3, 5]))
+    assert torch.allclose(site.embed(drawn), once[torch.tensor([0, 1, 0, 0])], atol=1e-6)
+    site.learn(gradient, 0.1)
+    twin.learn(torch.stack([gradient[[0, 2, 3]].sum(0), gradient[1]]), 0.1)
+    for name, value in site.weights().items():
+        assert torch.allclose(value, twin.weights()[name], atol=1e-6)
 
 
 class Forgetful:
