@@ -1,46 +1,63 @@
-"""A Flower mod that records what a site without labels sends and receives: ``ClientApp(mods=[recorder])``.
+"""A Flower mod that records what a site without labels sends and receives: ``ClientApp(mods=[recording(defended)])``.
 
-Each step is a file, since a ClientApp forgets between messages; ``python recording_mod.py FOLDER recording.npz`` joins
-them for ``tune-vfl attack``. Where your messages have other names than this example's, change the lines that read them.
+``defended`` reads the messages of this example; for other messages write such a function, as examples/flower_vertical
+has one. Each step is a file in the folder ``recorded`` of the run's settings, since a ClientApp forgets between
+messages; ``python recording_mod.py recorded/0 recording.npz`` joins those of a site for ``tune-vfl attack``.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from flwr.app import Context, Message
-from flwr.clientapp.typing import ClientAppCallable
+from flwr.clientapp.typing import ClientAppCallable, Mod
 
-FOLDER = Path("recorded")
+Read = Callable[[Message, Message], dict[str, np.ndarray] | None]
+"""From a message and its reply: ``ids`` ``(B,)`` and ``embeddings`` that were sent, or ``gradients`` that came."""
 
 
-def recorder(message: Message, context: Context, app: ClientAppCallable) -> Message:
-    """Pass a message on, and keep the ids and embeddings of a step with the gradient that comes back for them."""
-    method, tensors = message.content["call"]["method"], message.content["tensors"].to_torch_state_dict()
-    reply = app(message, context)
-    FOLDER.mkdir(exist_ok=True)
-    step = len(list(FOLDER.glob("*.learn.npy")))
-    if method == "begin":  # another training
-        for path in FOLDER.glob("*.npy"):
+def recording(read: Read) -> Mod:
+    """Return a mod that passes messages on and keeps what ``read`` finds in them; None begins another training."""
+
+    def recorder(message: Message, context: Context, app: ClientAppCallable) -> Message:
+        reply = app(message, context)
+        node = str(context.node_config.get("partition-id", context.node_id))
+        mine = Path(str(context.run_config["recorded"])) / node
+        mine.mkdir(parents=True, exist_ok=True)
+        step, found = len(list(mine.glob("*.gradients.npy"))), read(message, reply)
+        for path in mine.glob("*.npy") if found is None else ():
             path.unlink()
-    elif method == "embed":
-        np.save(FOLDER / f"{step:08}.ids.npy", tensors["0"].numpy())
-        np.save(FOLDER / f"{step:08}.embeddings.npy", reply.content["tensors"].to_torch_state_dict()["found"].numpy())
-    elif method == "learn":
-        np.save(FOLDER / f"{step:08}.learn.npy", tensors["0"].numpy())
-    return reply
+        for name, values in (found or {}).items():
+            np.save(mine / f"{step:08}.{name}.npy", values)
+        return reply
+
+    return recorder
+
+
+def defended(message: Message, reply: Message) -> dict[str, np.ndarray] | None:
+    """Read the messages of passive_app.py."""
+    method, tensors = message.content["call"]["method"], message.content["tensors"].to_torch_state_dict()
+    if method == "begin":
+        return None
+    if method == "embed":
+        return {"ids": tensors["0"].numpy(), "embeddings": reply.content["tensors"]["found"].numpy()}
+    return {"gradients": tensors["0"].numpy()} if method == "learn" else {}
 
 
 def join(folder: Path, target: Path) -> None:
     """Write the recording of all steps; add ``columns=`` of your own if you have them at hand."""
     ids, embeddings, gradients = (
-        [np.load(path) for path in sorted(folder.glob(f"*.{name}.npy"))] for name in ("ids", "embeddings", "learn")
+        [np.load(path) for path in sorted(folder.glob(f"*.{name}.npy"))] for name in ("ids", "embeddings", "gradients")
     )
-    steps = np.concatenate([np.full(len(rows), step) for step, rows in enumerate(ids)])
-    sent, received = np.concatenate(embeddings), np.concatenate(gradients)
-    np.savez(target, ids=np.concatenate(ids), steps=steps, embeddings=sent, gradients=received)
+    if not gradients:
+        raise SystemExit(f"{folder}: expected steps that a site recorded, found none")
+    took = len(gradients)  # steps; what was embedded for none of them, at the end or for a test, stays out
+    steps = np.concatenate([np.full(len(rows), step) for step, rows in enumerate(ids[:took])])
+    sent, received = np.concatenate(embeddings[:took]), np.concatenate(gradients)
+    np.savez(target, ids=np.concatenate(ids[:took]), steps=steps, embeddings=sent, gradients=received)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Train between sites in NVFlare, under the defense that a search found.
 
-    python examples/nvflare/job.py best.json [loans.csv] [--sites 2] [--wire float16]
+    python examples/nvflare/job.py best.json [loans.csv] [--sites 2] [--wire float16] [--record FOLDER]
 
 The site ``label`` has tune-vfl. The sites ``site-1``, ``site-2`` ... have columns, and need it only under a defense
 that runs there too. This is a rehearsal in NVFlare's simulator: what each site holds is prepared here,
@@ -23,14 +23,15 @@ EXAMPLES = Path(__file__).resolve().parents[1]
 sys.path.append(str(EXAMPLES))  # the sites' halves, which every framework's example shares
 
 from label_site import prepare  # noqa: E402
+from recorded_site import RecordedSite  # noqa: E402
 from sites import RelayingServer, Site  # noqa: E402
 
 from tune_vfl.errors import TuneVflError  # noqa: E402
 
 
-def recipe(config: str, csv: str | None, folders: list[str], wire: str) -> CollabRecipe:
+def recipe(site: Site, config: str, csv: str | None, folders: list[str], wire: str) -> CollabRecipe:
     """Return the job: the server's and the sites' code, and each site's configuration."""
-    job = CollabRecipe(job_name="defended", server=RelayingServer(), client=Site(), min_clients=len(folders) + 1)
+    job = CollabRecipe(job_name="defended", server=RelayingServer(), client=site, min_clients=len(folders) + 1)
     label = {"folder": "", "config": config, "csv": csv, "wire": wire}
     passive = {Path(folder).name: {"folder": folder} for folder in folders}
     job.set_per_site_config({"label": label, **passive})
@@ -40,11 +41,12 @@ def recipe(config: str, csv: str | None, folders: list[str], wire: str) -> Colla
     return job
 
 
-def main(config: str, csv: str | None, sites: int, wire: str) -> None:
+def main(config: str, csv: str | None, sites: int, wire: str, record: str | None) -> None:
     """Prepare the sites, and run the job in the simulator."""
     config, csv = str(Path(config).resolve()), csv and str(Path(csv).resolve())
     with tempfile.TemporaryDirectory() as place:
-        job = recipe(config, csv, prepare(config, Path(place) / "sites", csv, sites), wire)
+        folders = prepare(config, Path(record or place).resolve() / "sites", csv, sites)
+        job = recipe(RecordedSite() if record else Site(), config, csv, folders, wire)
         job.execute(SimEnv(clients=job.configured_sites(), workspace_root=f"{place}/nvflare", log_config="ERROR"))
 
 
@@ -54,8 +56,9 @@ if __name__ == "__main__":
     parser.add_argument("csv", nargs="?", help="the table, where it does not lie where it was searched")
     parser.add_argument("--sites", type=int, default=1, help="how many passive parties the study has")
     parser.add_argument("--wire", default="float32", choices=("float32", "float16"), help="type of what is sent")
+    parser.add_argument("--record", help="folder in which each passive site leaves sites/site-N/recording.npz")
     given = parser.parse_args()
     try:
-        main(given.config, given.csv, given.sites, given.wire)
+        main(given.config, given.csv, given.sites, given.wire, given.record)
     except TuneVflError as error:
         raise SystemExit(str(error)) from error

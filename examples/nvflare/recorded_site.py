@@ -16,10 +16,10 @@ class RecordedSite(Site):
     """A site without labels whose recording ``tune-vfl attack`` reads."""
 
     @collab.publish
-    def begin(self, seed: int) -> None:
+    def begin(self, seed: int) -> int:
         """Begin a training with nothing recorded."""
         self.visits: dict[str, list[Tensor]] = {"ids": [], "steps": [], "embeddings": [], "gradients": []}
-        super().begin(seed)
+        return int(super().begin(seed))
 
     @collab.publish
     def learn(self, gradient: Tensor, lr: float) -> None:

@@ -74,7 +74,7 @@ def attack_recording(
     Raises:
         UsageError: for labels that do not fit the recording.
     """
-    y, rows = torch.as_tensor(np.asarray(labels, dtype=np.int64)), recording.rows
+    y, rows = torch.as_tensor(np.array(labels, dtype=np.int64)), recording.rows
     if y.dim() != 1 or len(y) < rows:
         raise UsageError(f"expected a label for each of the {rows} training rows, got the shape {tuple(y.shape)}")
     y = y[:rows]
