@@ -38,6 +38,7 @@ def recipe(site: Site, config: str, csv: str | None, folders: list[str], wire: s
     for half in ("passive_site.py", "label_site.py"):
         job.add_client_file(str(EXAMPLES / half))
     job.add_server_file(str(EXAMPLES / "passive_site.py"))
+    job.finalize().set_app_packages(["tune_vfl"])  # installed at the label site; of a clone NVFlare would send parts
     return job
 
 

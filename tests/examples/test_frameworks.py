@@ -129,6 +129,27 @@ def test_a_site_that_lost_its_context_in_a_training_says_so(framework: tuple[str
     assert "RuntimeError: this site was started anew in the midst of a training" in ended.stderr
 
 
+SENT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from job import recipe
+from sites import Site
+recipe(Site(), "best.json", None, ["sites/site-1"], "float32").export(sys.argv[2])
+"""
+
+
+def test_nvflare_s_job_takes_no_part_of_tune_vfl_along(framework: tuple[str, Path], tmp_path: Path) -> None:
+    name, programs = framework
+    if name == "flower":
+        pytest.skip("Flower sends the folder of the app")
+    command = ["python", "-c", SENT, str(EXAMPLES / "nvflare"), str(tmp_path)]
+    ended = command_in(programs, command, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    sent = {path.name for path in tmp_path.rglob("*") if path.parent.name == "custom"}
+    assert {"passive_site.py", "label_site.py", "sites.py"} <= sent
+    assert "tune_vfl" not in sent, "of a clone, parts of it stood before the installed one"
+
+
 def test_half_precision_on_the_wire(framework: tuple[str, Path], tmp_path: Path) -> None:
     outcome, _ = evaluated(tmp_path, spec(written_table(tmp_path), "own_loop_split", "laplace"), {"scale": 0.001})
     assert same(run(framework, tmp_path / "best.json", wire="float16"), outcome, tolerance=0.02)
