@@ -132,7 +132,8 @@ def prepare(config: str, folder: Path, csv: str | None = None, sites: int = 1) -
         run = cfg.own_loop(defense, seed=seed, path=csv)
         if len(run.bottoms) != sites:
             raise UsageError(
-                f"{config}: the study has {len(run.bottoms)} passive parties, got {sites} sites: give as many"
+                f"{config}: expected {len(run.bottoms)} as the number of sites, "
+                f"one for each passive party of the study, got {sites}"
             )
         train, test = run.split.features("train"), run.split.features("test")
         for party, (place, bottom) in enumerate(zip(folders, run.bottoms, strict=True)):
@@ -163,8 +164,8 @@ def main(config: str, csv: str | None = None, sites: int = 1) -> Outcome:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", help="what tune-vfl export wrote")
-    parser.add_argument("csv", nargs="?", help="the table, where it does not lie where it was searched")
-    parser.add_argument("--sites", type=int, default=1, help="how many passive parties the study has")
+    parser.add_argument("csv", nargs="?", help="the table of a study of one file, where it has moved since the search")
+    parser.add_argument("--sites", type=int, default=1, help="how many sites without labels the study has; default 1")
     given = parser.parse_args()
     try:
         main(given.config, given.csv, given.sites)

@@ -4,7 +4,7 @@
 
 The site ``label`` has tune-vfl. The sites ``site-1``, ``site-2`` ... have columns, and need it only under a defense
 that runs there too. This is a rehearsal in NVFlare's simulator: what each site holds is prepared here,
-from all columns.
+from all columns, and the noise has the search's seed, which all sites know: it checks numbers and protects nothing.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def main(config: str, csv: str | None, sites: int, wire: str, record: str | None
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", help="what tune-vfl export wrote")
-    parser.add_argument("csv", nargs="?", help="the table, where it does not lie where it was searched")
-    parser.add_argument("--sites", type=int, default=1, help="how many passive parties the study has")
+    parser.add_argument("csv", nargs="?", help="the table of a study of one file, where it has moved since the search")
+    parser.add_argument("--sites", type=int, default=1, help="how many sites without labels the study has; default 1")
     parser.add_argument("--wire", default="float32", choices=("float32", "float16"), help="type of what is sent")
     parser.add_argument("--record", help="folder in which each passive site leaves sites/site-N/recording.npz")
     given = parser.parse_args()

@@ -224,7 +224,10 @@ def test_one_file_by_party_alone(tmp_path):
         ({"label": "y"}, ["path is missing"]),
         (csv(parties={"passive": ["a"]}, split=0.5), ["leave out split"]),
         (csv(parties={"p": {"path": "a.csv"}, "active": ["b"]}), ["mixes files and lists"]),
-        (csv(parties={"p": {"path": "a.csv"}, "q": {"path": "b.csv"}}, id="i"), ["leave path out"]),
+        (
+            csv(parties={"p": {"path": "a.csv"}, "q": {"path": "b.csv"}}, id="i"),
+            ["a table (path) is for", "leave it out"],
+        ),
         ({"label": "y", "parties": {"p": {"path": "a"}, "q": {"path": "b"}}}, ["id is missing"]),
         (csv(parties={"p": {"column": ["a"]}}), ["parties.p", "path", "column"]),
         (csv(max_categories=1), ["max_categories", "greater than or equal to 2"]),

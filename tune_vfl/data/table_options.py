@@ -143,7 +143,9 @@ class CsvOptions(Encoding, LabelOptions, TextFormat):
         if self.files and self.lists:
             raise ValueError("parties mixes files and lists of columns; give every party a file, or path and lists")
         if self.files and self.path is not None:
-            raise ValueError("path is for one file, but the parties have files of their own; leave path out")
+            raise ValueError(
+                "a table (path) is for a study of one file, but the parties have files of their own; leave it out"
+            )
         if self.files and self.client is not None:
             raise ValueError("client is for one file of all rows, but the parties have files of their own")
         if self.client is not None and self.client in (self.label_column, self.id):
