@@ -77,6 +77,9 @@ def test_skipped_studies_stand_with_their_own_data_set() -> None:
     assert "kdk needs two classes" in there
     assert "no reason" in here
     assert "no reason" not in there
+    for name, said in (("breast_cancer", here), ("digits", there)):
+        alone = campaign.on(name)
+        assert " ".join(unexamined(alone, joint_of(alone))) == said, "a notebook looks at one data set's studies alone"
 
 
 def test_what_was_kept_when_it_was_planned_is_not_worked_out_again() -> None:

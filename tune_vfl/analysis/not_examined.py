@@ -88,13 +88,9 @@ def _gaps(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
 def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
     """Yield sentences on incompatible pairs, one for each reason."""
     defenses = {part.name: part.cell.defense for part in joint.parts}
-    others = {part.name for part in campaign.studies} - set(defenses)
-    # A skipped study is in no data set's list: its name, CAMPAIGN-DATASET-DEFENSE, tells its data set.
-    elsewhere = tuple(f"{campaign.name}-{name}-" for name in campaign.datasets if name != joint.dataset)
     why: dict[tuple[str | None, str], list[str]] = {}
-    for left in campaign.skipped:
-        if left.study not in others and not left.study.startswith(elsewhere):
-            why.setdefault((left.attack, "; ".join(left.problems)), []).append(defenses.get(left.study, left.study))
+    for left in campaign.on(joint.dataset).skipped:
+        why.setdefault((left.attack, "; ".join(left.problems)), []).append(defenses.get(left.study, left.study))
     for (attack, problems), names in why.items():
         what = listed(names) if attack is None else f"{attack} on {listed(names)}"
         yield f"Skipped: {what} ({problems})."

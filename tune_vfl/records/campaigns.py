@@ -93,8 +93,13 @@ class Campaign(Generic[Part]):
         return tuple(dict.fromkeys(s.cell.dataset.name for s in self.studies))
 
     def on(self, dataset: str) -> Campaign[Part]:
-        """Return the campaign with the studies on one data set alone."""
-        return replace(self, studies=tuple(s for s in self.studies if s.cell.dataset.name == dataset))
+        """Return the campaign with the studies on one data set alone, and what was skipped of them."""
+        studies = tuple(s for s in self.studies if s.cell.dataset.name == dataset)
+        others = {s.name for s in self.studies} - {s.name for s in studies}
+        # A skipped study is in no data set's list: its name, CAMPAIGN-DATASET-DEFENSE, tells its data set.
+        elsewhere = tuple(f"{self.name}-{name}-" for name in self.datasets if name != dataset)
+        skipped = tuple(s for s in self.skipped if s.study not in others and not s.study.startswith(elsewhere))
+        return replace(self, studies=studies, skipped=skipped)
 
     def study(self, name: str) -> Part:
         """Return a study by its name."""
