@@ -1,4 +1,4 @@
-"""What a page prints when it is followed: kept in docs/outputs by `python -m docs.run`, shown by the site.
+"""Outputs of pages: kept in docs/outputs by `python -m docs.run`, which follows a page, and shown by the site.
 
 A page whose blocks, or the measure, are others than when it was run, and an excerpt that is not in what was printed,
 fail the build.
@@ -34,7 +34,7 @@ BLOCK = re.compile(
 )
 
 
-class Block(NamedTuple):
+class Fence(NamedTuple):
     """A fenced block of a page, the file that it is saved as, and where it ends in the text."""
 
     file: str
@@ -56,10 +56,10 @@ def text_of(page: str) -> str:
     return (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
 
-def blocks(text: str, only: str = "") -> Iterator[Block]:
+def blocks(text: str, only: str = "") -> Iterator[Fence]:
     """Yield the blocks of a text in order; with ``only`` those that begin so, and excerpts."""
     for found in BLOCK.finditer(text):
-        block = Block(found[1] or "", found[2], found[3], found.end())
+        block = Fence(found[1] or "", found[2], found[3], found.end())
         if block.text.startswith(only) or block.language == "text":
             yield block
 

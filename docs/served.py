@@ -1,4 +1,4 @@
-"""What a page needs where the site is served: the picture by which it is shared, and the other versions.
+"""Tags and links of pages that depend on where the site is served: a picture for sharing, and the other versions.
 
 ``TUNE_VFL_SITE`` (https://HOST/0.2/) is the address of this build, ``TUNE_VFL_VERSIONS`` (0.1=https://HOST/0.1/ ...)
 has those of others. Without the first pages have no picture, which wants a whole address; without the second no switch.
@@ -25,7 +25,7 @@ def versions() -> list[tuple[str, str]]:
 
 
 def meta(title: str, told: str, site: str) -> str:
-    """Return the tags by which a page is shown where somebody shares it."""
+    """Return the Open Graph tags of a page: title, description and picture for those who share its address."""
     tags = {"og:title": title, "og:description": told, "og:image": f"{site.rstrip('/')}/{PICTURE}"}
     return "".join(f'<meta property="{name}" content="{escape(value)}">\n' for name, value in tags.items())
 

@@ -120,12 +120,8 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         means = half_means(visits) if view.num_classes == 2 else {}
         halves = {name: Templates(VisitsByStep.of(mean, rows), 2) for name, mean in means.items()}
         with_means = own.beside(*_spans(received))
-        found = self._fitted(templates, halves, ledger, forces, own=own, with_means=with_means, trust=trust)
-        if view.num_classes == 2 and mechanism.blurred:
-            start = trust.by_known(own)
-            nothing = (torch.zeros_like(start), start)
-            shapes = self._in_turn(ClassShapes(templates), nothing, start=start, own=own, trust=trust, powers=(1.0,))
-            found["shapes"], found[self.choice] = shapes, trust.balanced((found[self.choice] + shapes) / 2)
+        shapes = ClassShapes(templates) if view.num_classes == 2 and mechanism.blurred else None
+        found = self._fitted(templates, halves, ledger, forces, shapes, own=own, with_means=with_means, trust=trust)
         if view.num_classes == 2 and swaps is None:
             thinned = (received == 0).flatten(1).float().mean(-1) > THINNED
             if thinned.any():
@@ -148,12 +144,13 @@ class MatchedFilter(Attack[MatchedFilterParams]):
         halves: Mapping[str, Templates],
         ledger: UnsentSums | None,
         forces: Forces | None,
+        shapes: ClassShapes | None,
         *,
         own: ColumnRegression,
         with_means: ColumnRegression,
         trust: Trust,
     ) -> dict[str, Tensor]:
-        """Return logits ``(T, n, K)`` of the filter, by ledger, by forces, with mean gradients too, and the best.
+        """Return logits ``(T, n, K)`` of the filter, by ledger, forces, shapes, with mean gradients, and the best.
 
         Of two classes the means over both halves of the training give answers of their own; where known rows are
         likelier by one of these than by the known rows' own templates, the filter starts from it. A regression finds
@@ -187,7 +184,11 @@ class MatchedFilter(Attack[MatchedFilterParams]):
             taught = trust.likeliest([trust.balanced(logits) for logits in trust.sharpened(scores)])
         found["taught"], found["with_taught"] = taught, trust.balanced(first_taught + taught)
         several = [best, *of_halves, *(found[name] for name in ("with_means", "taught", "with_taught"))]
-        return {self.choice: trust.balanced(trust.joined(several)), **found}
+        best = trust.balanced(trust.joined(several))
+        if shapes is not None:
+            found["shapes"] = turns(shapes, (torch.zeros_like(start), start), powers=(1.0,))
+            best = trust.balanced((best + found["shapes"]) / 2)
+        return {self.choice: best, **found}
 
     def _in_turn(
         self,

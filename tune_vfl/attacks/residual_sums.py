@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 from pydantic import Field
-from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
 from tune_vfl.attacks.parts.own_columns import by_columns
-from tune_vfl.attacks.parts.shared_leaves import answered, believed, on_one_scale
+from tune_vfl.attacks.parts.shared_leaves import answered, believed, on_one_scale, taught
 from tune_vfl.attacks.parts.summed_residuals import Told, labels_of
 from tune_vfl.protocol.sums import BatchSums
 from tune_vfl.protocol.view import Answer, View
@@ -62,8 +61,7 @@ class ResidualSums(Attack[ResidualSumsParams]):
         by_own = believed(own, shares)
         belief = shares + _HEED * (by_own - shares)
         variance = belief * (1 - belief)
-        belief = belief.index_put((known.ids,), one_hot(known.labels, view.num_classes).to(belief.dtype))
-        variance = variance.index_fill(0, known.ids, _KNOWN)
+        belief, variance = taught(belief, known), variance.index_fill(0, known.ids, _KNOWN)
         if told.order.shape[0]:
             of_logits = belief[:, -classes:], variance[:, -classes:]
             found = labels_of(Told.of(told, x), *of_logits, view.streams["checked"])

@@ -42,7 +42,7 @@ class NoisySums(Defense[NoisySumsParams]):
     weakest = {"sigma": 0.0, "clip": 1e9}  # noqa: RUF012 - read only, as its declaration in the base says
 
     def begin(self) -> None:
-        """H0: nobody was told anything."""
+        """H0: count steps from 0."""
         self._steps: Counter[int] = Counter()
 
     def send_sums(self, sums: Tensor, *, party: int) -> Tensor:

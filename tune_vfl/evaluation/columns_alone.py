@@ -8,8 +8,10 @@ from typing import ClassVar
 import torch
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest
-from tune_vfl.attacks.parts.own_columns import ColumnRegression
+from tune_vfl.attacks.parts.own_columns import by_columns
 from tune_vfl.protocol.answers import Answer
+from tune_vfl.protocol.granted import Auxiliary
+from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.view import View
 from tune_vfl.spec import Strict
 
@@ -49,12 +51,8 @@ class ColumnsAlone(Attack[Strict]):
         known, count = view.auxiliary, view.features.train.shape[len(view.lead)]
         spread = torch.arange(count) if count <= MOST else torch.arange(MOST) * count // MOST
         ids = torch.cat([spread.expand(*view.lead, len(spread)), known.ids], -1)
-        stacked = ids.reshape(-1, ids.shape[-1])
-        rows = view.features.train.reshape(len(stacked), count, -1)
-        rows = rows.gather(1, stacked.unsqueeze(-1).expand(*stacked.shape, rows.shape[-1]))
-        labels = known.labels.reshape(len(stacked), -1)
-        at = torch.arange(len(spread), ids.shape[-1]).expand(labels.shape)
-        taught = (at, labels, view.num_classes)
-        scores = ColumnRegression.held(rows, known=taught).by_known(*taught)
+        rows = gather_rows(view.features.train.flatten(len(view.lead) + 1), ids)
+        at = torch.arange(len(spread), ids.shape[-1]).expand(known.labels.shape)
+        scores = by_columns(rows, Auxiliary(at, known.labels), view.num_classes)
         hidden = ~torch.zeros(*view.lead, count, dtype=torch.bool).scatter(-1, known.ids, True)
-        return {"ridge": Answer(scores.view(*ids.shape, -1), ids, oriented=True, counted=hidden.gather(-1, ids))}
+        return {"ridge": Answer(scores, ids, oriented=True, counted=hidden.gather(-1, ids))}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from tune_vfl.protocol.loop import SplitTraining, overriding
@@ -14,7 +12,7 @@ from tune_vfl.protocol.members import Batch
 
 @dataclass(frozen=True, eq=False)
 class BatchSums:
-    """What a passive party was told of each batch, and the rows that were in it.
+    """Sums that a passive party was told, a batch after the other, and the rows of each batch.
 
     Attributes:
         values: ``(*trials, E, S, K, d)`` by epoch and step: the batch's mean of residual times own columns, in each of
@@ -32,12 +30,6 @@ class BatchSums:
     def member(self, index: int) -> BatchSums:
         """Return one member's, without the leading axis."""
         return BatchSums(self.values[index], self.weights[index], self.order[index], self.batch_size)
-
-    @staticmethod
-    def joined(parts: Sequence[BatchSums]) -> BatchSums:
-        """Return what several parties were told together, their columns side by side."""
-        values, weights = (torch.cat([getattr(part, name) for part in parts], -1) for name in ("values", "weights"))
-        return BatchSums(values, weights, parts[0].order, parts[0].batch_size)
 
 
 class SummedTraining(SplitTraining):

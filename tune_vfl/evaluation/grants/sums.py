@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
@@ -13,6 +14,7 @@ from tune_vfl.attacks.base import Attack
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.run import Run
+from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.sums import BatchSums
 from tune_vfl.seeds import Streams
 from tune_vfl.spec import Strict
@@ -24,7 +26,7 @@ MEMBER_BYTES = 128 * 2**20
 class KeptSums(Keeper):
     """Stores the sums that each passive party was told, and the order of the rows."""
 
-    _told: Mapping[tuple[str, int], list[list[Tensor]]] = MappingProxyType({})
+    _told: Mapping[tuple[str, int], list[list[Tensor]]] = MappingProxyType({})  # a list of each epoch's batches
     _untold: tuple[Tensor, int] | None = None
     _member: int | None = None
 
@@ -32,6 +34,10 @@ class KeptSums(Keeper):
     def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
         """Return the most memory that the order of the rows may take."""
         return members * min(MEMBER_BYTES, 4 * rows * 100)
+
+    def begin(self, loop: SplitTraining) -> None:
+        """Forget what another training was told."""
+        self._told = defaultdict(list)
 
     def sums_told(self, sums: Tensor, weights: Tensor, *, party: int, ids: Tensor, epoch: int) -> None:
         """Store a batch's sums, the party's weights and the rows."""
@@ -41,10 +47,9 @@ class KeptSums(Keeper):
         if party == 0:
             kept["order", 0] = ids.int()
         for name, value in kept.items():
-            before = self._told.get(name, [])
-            epochs = before if len(before) > epoch else [*before, []]
-            epochs[epoch].append(value.cpu().clone())
-            self._told = {**self._told, name: epochs}
+            if len(self._told[name]) == epoch:
+                self._told[name].append([])
+            self._told[name][epoch].append(value.cpu().clone())
 
     def keep_noise(self, width: int, streams: Streams) -> None:
         """Store that no party was told anything: there was no epoch."""
