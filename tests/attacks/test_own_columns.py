@@ -55,6 +55,21 @@ def test_known_rows_are_scored_by_fits_without_them(monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(whole[0], without[0], atol=1e-4, rtol=0)
 
 
+def test_members_side_by_side_are_scored_as_alone_whether_rows_are_shared_or_not() -> None:
+    x, ring = _rings(60)
+    other, noise = _rings(60, seed=1)[0], torch.rand(60, 2, generator=torch.Generator().manual_seed(2))
+    first, second = torch.stack([x, other, x, noise]), torch.stack([noise, other, noise, x])
+    target = one_hot(ring, 2).float().expand(4, -1, -1) * torch.tensor([1.0, 0.8, 0.6, 1.0])[:, None, None]
+    ids, labels = torch.arange(20).expand(4, -1), ring[:20].expand(4, -1)
+    own = ColumnRegression(first, second)
+    scores, told = own.by_all(target), own.by_known(ids, labels, 2)
+    for member in range(4):
+        alone = ColumnRegression(first[member : member + 1], second[member : member + 1])
+        torch.testing.assert_close(scores[member], alone.by_all(target[member : member + 1])[0], atol=1e-4, rtol=0)
+        of_few = alone.by_known(ids[member : member + 1], labels[member : member + 1], 2)[0]
+        torch.testing.assert_close(told[member], of_few, atol=1e-3, rtol=0)
+
+
 def test_it_finds_what_no_line_finds() -> None:
     x, ring = _rings(400)
     own = ColumnRegression.of([x.unsqueeze(0)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -147,8 +147,12 @@ class RegressionOfAll:
         self._spectra = spectra
 
     def scores(self, shares: Tensor) -> Tensor:
-        """Return what :meth:`ColumnRegression.by_all` says."""
-        return _best([spectrum.left_out(shares)[:2] for spectrum in self._spectra])[0]
+        """Return what :meth:`ColumnRegression.by_all` says: each member's fit of least mean error."""
+        fits = [spectrum.fitted(shares) for spectrum in self._spectra]
+        best: list[int] = torch.stack([fit.errors.mean(-1) for fit in fits]).nan_to_num(torch.inf).argmin(0).tolist()
+        if len(set(best)) == 1:
+            return fits[best[0]].left_out(shares)
+        return torch.cat([fits[of].of_member(m).left_out(shares[m : m + 1]) for m, of in enumerate(best)])
 
     def of_members(self, members: Tensor) -> RegressionOfAll:
         """Return that of some members, by position or mask."""
@@ -162,32 +166,36 @@ Fitted = tuple[Tensor, Tensor]
 class _Kernel:
     """A kernel by its columns: products of rows are its values.
 
+    Settings that are trained side by side under one seed have the same rows, whose kernel is made once.
+
     Args:
         columns: ``(T, N, m)`` of every row.
     """
 
     def __init__(self, columns: Tensor) -> None:
+        columns, self._of = torch.unique(columns, dim=0, return_inverse=True)
         features = torch.cat([_gaussian(columns), columns], -1)
-        self.features = features - features.mean(-2, keepdim=True)  # (T, N, m)
-        self.unit = self.features.square().sum((-1, -2)).unsqueeze(-1) / columns.shape[-2]  # (T, 1)
+        self.features = features - features.mean(-2, keepdim=True)  # of members that differ, (D, N, m)
+        self.unit = self.features.square().sum((-1, -2)).unsqueeze(-1) / columns.shape[-2]  # (D, 1)
 
     def whole(self) -> _Spectrum:
         """Return the spectrum of all rows."""
         values, axes = torch.linalg.eigh(self.features.mT @ self.features)
         values = values.clamp(min=_PRECISION * values.amax(-1, keepdim=True).clamp(min=1e-30))
-        return _Spectrum(self.features @ (axes * values.rsqrt().unsqueeze(-2)), values, self.unit)
+        main = self.features @ (axes * values.rsqrt().unsqueeze(-2))
+        return _Spectrum(main, values, self.unit).of_members(self._of)
 
     def by_few(self, ids: Tensor, target: Tensor) -> Fitted:
-        at = ids.unsqueeze(-1)
-        known = self.features.gather(-2, at.expand(*ids.shape, self.features.shape[-1]))
+        features, at = self.features[self._of], ids.unsqueeze(-1)
+        known = features.gather(-2, at.expand(*ids.shape, features.shape[-1]))
         center, mean = known.mean(-2, keepdim=True), target.mean(-2, keepdim=True)
         known = known - center
         values, axes = torch.linalg.eigh((known @ known.mT).double())
-        few = _Spectrum(axes.float(), values.clamp(min=0).float(), self.unit)
-        left, errors, kept = few.left_out(target)
-        weights = few.main @ ((few.main.mT @ (target - mean)) * kept / few.values.clamp(min=1e-30).unsqueeze(-1))
-        scores = (self.features - center) @ (known.mT @ weights) + mean
-        return scores.scatter(-2, at.expand(*ids.shape, target.shape[-1]), left), errors
+        few = _Spectrum(axes.float(), values.clamp(min=0).float(), self.unit[self._of])
+        fit = few.fitted(target)
+        weights = known.mT @ (few.main @ (fit.along / few.values.clamp(min=1e-30).unsqueeze(-1)))
+        scores = features @ weights - center @ weights + mean
+        return scores.scatter(-2, at.expand(*ids.shape, target.shape[-1]), fit.left_out(target)), fit.errors
 
 
 class _Spectrum:
@@ -213,14 +221,8 @@ class _Spectrum:
         )
         return found
 
-    def left_out(self, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return scores ``(T, n, K)`` of each row by the fit without it, errors, and what is kept ``(T, m, 1)``.
-
-        The ridge is that of least error on rows that are evenly spread, whose errors ``(T, r)`` are returned.
-
-        Args:
-            target: ``(T, n, K)`` class probabilities.
-        """
+    def fitted(self, target: Tensor) -> _Ridge:
+        """Return the fit to class probabilities ``(T, n, K)`` at the ridge of least error on rows evenly spread."""
         at = evenly(target.shape[-2], LANDMARKS)  # errors of so many rows say which ridge is best
         mean = target.mean(-2, keepdim=True)
         along = _few(self.main.mT, target - mean)
@@ -230,9 +232,34 @@ class _Spectrum:
         errors = ((fits - own * wanted) / (1 - own).clamp(min=_OUTSIDE) - wanted).square().mean(-1)
         best = errors.mean(1).nan_to_num(torch.inf).argmin(-1)
         least, kept, own = (x[torch.arange(len(best)), :, best] for x in (errors, self._kept, self._own))
-        kept, own = kept.unsqueeze(-1), own.unsqueeze(-1)
-        fit = _few(self.main, kept * along) + mean
-        return (fit - own * target) / (1 - own).clamp(min=_OUTSIDE), least, kept
+        return _Ridge(self.main, kept.unsqueeze(-1) * along, mean, own.unsqueeze(-1), least)
+
+
+class _Ridge(NamedTuple):
+    """A ridge regression on orthonormal columns.
+
+    Attributes:
+        main: ``(T, n, m)`` the columns.
+        along: ``(T, m, K)`` their coefficients.
+        mean: ``(T, 1, K)`` of what is fitted.
+        own: ``(T, n, 1)`` each row's part in its own fit.
+        errors: ``(T, r)`` leave-one-out errors of rows that are evenly spread.
+    """
+
+    main: Tensor
+    along: Tensor
+    mean: Tensor
+    own: Tensor
+    errors: Tensor
+
+    def of_member(self, member: int) -> _Ridge:
+        """Return that of one member."""
+        return _Ridge(*(part[member : member + 1] for part in self))
+
+    def left_out(self, target: Tensor) -> Tensor:
+        """Return scores ``(T, n, K)`` of each row by the fit without it, of what was fitted."""
+        fit = _few(self.main, self.along) + self.mean
+        return (fit - self.own * target) / (1 - self.own).clamp(min=_OUTSIDE)
 
 
 def _best(fits: Sequence[Fitted]) -> Fitted:
