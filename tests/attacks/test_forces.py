@@ -345,7 +345,7 @@ def test_the_defense_declares_its_weights():
     found = PotentialEnergy(members, num_classes=2, embedding_dims=[5]).mechanism().repels
     assert (found.weight.tolist(), found.nearest) == ([0.0, 4.0], NEAREST)
     alone = PotentialEnergy(members[1], num_classes=2, embedding_dims=[5]).mechanism()
-    assert alone.repels.weight.tolist() == alone.batched().member(0).repels.weight.tolist() == 4.0
+    assert alone.repels.weight.tolist() == alone.batched().of_members(0).repels.weight.tolist() == 4.0
 
 
 @pytest.mark.public_data("steel_plates_faults/steel_plates_faults.csv")

@@ -93,6 +93,6 @@ def test_what_is_kept_of_one_network_is_what_is_kept_of_it_in_a_pack() -> None:
     task = Task.open(cell_of("matched_filter"))
     (attack,) = task.attacks
     alone = view_of(attack, drifted(task, Pack((1,), None), [attack])).granted("visits")
-    together = view_of(attack, drifted(task, PACK, [attack])).granted("visits").member(1)
+    together = view_of(attack, drifted(task, PACK, [attack])).granted("visits").of_members(1)
     assert torch.equal(alone.places, together.places)
     torch.testing.assert_close(alone.sent, together.sent, atol=1e-3, rtol=0)

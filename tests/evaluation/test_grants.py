@@ -41,10 +41,10 @@ class NormSums(Keeper):
     def end(self, loop: Any) -> None:
         self.ended = True
 
-    def member(self, index: int) -> NormSums:
-        alone = NormSums(self.attacks, self.training, self.rows)
-        alone.sums = self.sums[index]
-        return alone
+    def of_members(self, members: torch.Tensor) -> NormSums:
+        some = super().of_members(members)
+        some.sums = self.sums[members]
+        return some
 
 
 class GradientNorms(Grant):

@@ -82,6 +82,15 @@ def test_nothing_else_changes(cell: Cell, together: list[Outcome]) -> None:
     assert alone.not_needed == together[0].not_needed
 
 
+def test_settings_around_one_that_is_left_out_keep_their_own_numbers(cell: Cell) -> None:
+    settings = [HIDDEN, OPEN, {"scale": 0.1}]
+    first, left_out, last = evaluate_pack(cell, settings)
+    assert set(left_out.not_needed) == {"matched_filter"}
+    for found, setting in ((first, settings[0]), (last, settings[2])):
+        (alone,) = evaluate_pack(cell, [setting])
+        assert found.attacks["matched_filter"].values == pytest.approx(alone.attacks["matched_filter"].values, abs=1e-4)
+
+
 def test_with_every_seed_means_each_of_them(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, Any] = {}
 

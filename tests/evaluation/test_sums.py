@@ -96,7 +96,7 @@ def test_watching_moves_nothing_and_members_of_a_pack_are_told_what_they_are_alo
     together = trained(opened, Pack((0, 1), 1))
     assert together.table["utility",] == train_pack(opened, [Strict()], Pack((0, 1), 1)).table["utility",]
     for seed in (0, 1):
-        one, alike = told_in(trained(opened, Pack((seed,), None))), told_in(together).member(seed)
+        one, alike = told_in(trained(opened, Pack((seed,), None))), told_in(together).of_members(seed)
         assert torch.equal(one.order, alike.order)
         torch.testing.assert_close(one.values, alike.values, rtol=1e-4, atol=1e-6)
         assert torch.equal(told_in(together.member(seed)).values, alike.values)

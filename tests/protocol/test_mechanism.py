@@ -37,7 +37,7 @@ def test_labobf_declares_its_numbers_unless_a_party_lies():
     torch.testing.assert_close(declared.values[0, :, :2], torch.tensor([[0, 2 / 3], [1 / 3, 1]]))
     assert declared.values[0, :, 2].isinf().all()
     own = torch.tensor([[[0.0], [0.5], [1.0]]])
-    odds = declared.member(0).batched().odds(own)[0]
+    odds = declared.of_members(0).batched().odds(own)[0]
     assert odds[:, 2].tolist() == [0, 0, 0]
     torch.testing.assert_close(odds[:, 0], torch.tensor([1.0, 101 / 201, 1 / 201]))
     lying = cls(cls.Params(honest=False), num_classes=2, embedding_dims=[3])

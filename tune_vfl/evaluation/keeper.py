@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from typing import Self
+
+import torch
+from torch import Tensor
 
 from tune_vfl.attacks.base import Attack
 from tune_vfl.protocol.hooks import Hooks
@@ -16,8 +19,11 @@ from tune_vfl.spec import Strict, Training
 class Keeper(Hooks):
     """A recorder of one training. Each class has one instance per training, shared by all grants and attacks.
 
-    It is the last of the hooks, so it sees what was really sent. It may look, and change nothing.
+    It is the last of the hooks, so it sees what was really sent. It may look, and change nothing. What it keeps has the
+    axis of all members in front, and is read by :meth:`part`.
     """
+
+    _members: Tensor | None = None
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
         self.attacks, self.training, self.rows = attacks, training, rows
@@ -54,6 +60,16 @@ class Keeper(Hooks):
         """
         raise NotImplementedError(f"{type(self).__name__} keeps nothing where nothing was trained")
 
-    @abstractmethod
     def member(self, index: int) -> Self:
         """Return the recording of one member, without leading axes."""
+        return self.of_members(torch.tensor(index))
+
+    def of_members(self, members: Tensor) -> Self:
+        """Return the recording of some members, by position; of one without leading axes where it has none."""
+        some = copy(self)
+        some._members = members if self._members is None else self._members[members]
+        return some
+
+    def part(self, kept: Tensor) -> Tensor:
+        """Return of what was kept, ``(T, ...)``, these members' part."""
+        return kept if self._members is None else kept[self._members]

@@ -75,7 +75,7 @@ def measured(run: Run, attacks: Sequence[Attack[Strict]], not_needed: NotNeeded 
     for attack in sorted(attacks, key=lambda attack: attack.dear):
         why = not_needed(attack, table)
         if any(why):
-            table.update(_of_some(attack, run, [m for m in range(members) if not why[m]]))
+            table.update(_of_some(attack, run, why))
             put(table, ("not_needed",), {attack.name: list(why)})
         else:
             table.update(score_attack(attack, run))
@@ -83,11 +83,15 @@ def measured(run: Run, attacks: Sequence[Attack[Strict]], not_needed: NotNeeded 
     return table
 
 
-def _of_some(attack: Attack[Strict], run: Run, members: Sequence[int]) -> Table:
-    """Return the scores of an attack on some members of a pack; other rows are not numbers."""
-    scored = joined([score_attack(attack, run.member(m)) for m in members])
-    places = {m: place for place, m in enumerate(members)}
-    rows = range(len(run.table["lost",]))
+def _of_some(attack: Attack[Strict], run: Run, not_needed: Sequence[str]) -> Table:
+    """Return the scores of an attack on the trials of a pack that need it; other rows are not numbers."""
+    seeds = len(run.pack.seeds)
+    trials = [t for t in range(run.pack.trials or 0) if not not_needed[t * seeds]]
+    if not trials:
+        return {}
+    scored = score_attack(attack, run.of_trials(trials))
+    places = {trial * seeds + s: place * seeds + s for place, trial in enumerate(trials) for s in range(seeds)}
+    rows = range(len(not_needed))
     return {key: [values[places[m]] if m in places else math.nan for m in rows] for key, values in scored.items()}
 
 

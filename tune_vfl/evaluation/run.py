@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from tune_vfl.data.base import Split
@@ -15,7 +16,7 @@ from tune_vfl.evaluation.table import Table
 from tune_vfl.evaluation.task import Task
 from tune_vfl.models.base import VflNetwork
 from tune_vfl.models.joined import JoinedBottoms, SideBySide
-from tune_vfl.models.layers import select_member
+from tune_vfl.models.layers import select_members
 from tune_vfl.protocol.members import Pack
 from tune_vfl.seeds import derive
 
@@ -112,10 +113,18 @@ class Run:
     def member(self, index: int) -> Run:
         """Return one member of a pack, without leading axes."""
         seed = index % len(self.pack.seeds)
+        found = self._of_members(torch.tensor(index))
+        return replace(found, pack=Pack((self.pack.seeds[seed],), None), split=self.split.seed(seed))
+
+    def of_trials(self, trials: Sequence[int]) -> Run:
+        """Return some trials of a pack with all their seeds, side by side."""
+        seeds = len(self.pack.seeds)
+        found = self._of_members(torch.arange(self.pack.lead[0]).view(-1, seeds)[list(trials)].flatten())
+        return replace(found, pack=replace(self.pack, trials=len(trials)))
+
+    def _of_members(self, members: Tensor) -> Run:
         return replace(
             self,
-            pack=Pack((self.pack.seeds[seed],), None),
-            split=self.split.seed(seed),
-            network=select_member(self.network, index),
-            keepers={kind: keeper.member(index) for kind, keeper in self.keepers.items()},
+            network=select_members(self.network, members),
+            keepers={kind: keeper.of_members(members) for kind, keeper in self.keepers.items()},
         )

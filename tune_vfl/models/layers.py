@@ -160,9 +160,10 @@ def select_member(module: M, index: int) -> M:
 def select_members(module: M, indices: Tensor) -> M:
     """Return a copy of a stacked module that holds some members only, in the order of ``indices``.
 
-    It is for use after a training: masks of dropout layers are not picked.
+    Of one member, an index without an axis, it is what :func:`select_member` returns. More are for use after a
+    training: masks of dropout layers are not picked.
     """
-    return _selected(module, indices)
+    return _selected(module, indices) if indices.dim() else select_member(module, int(indices))
 
 
 def _selected(module: M, at: int | Tensor) -> M:

@@ -68,9 +68,9 @@ class Recording:
         """``(M,)`` batch size of each row: the factor from a received gradient to that of the row's own loss."""
         return torch.cat([self.gradients.new_full((stop - start,), stop - start) for start, stop in self.batches])
 
-    def member(self, index: int) -> Recording:
-        """Return one member's recording, without the leading axis."""
-        return Recording(self.ids[index], self.gradients[index], self.batches)
+    def of_members(self, members: int | Tensor) -> Recording:
+        """Return the recording of some members, or of one without the leading axis."""
+        return Recording(self.ids[members], self.gradients[members], self.batches)
 
     @staticmethod
     def joined(parts: Sequence[Recording]) -> Recording:

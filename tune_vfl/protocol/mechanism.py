@@ -14,9 +14,9 @@ from torch import Tensor
 class PerMember:
     """Tensors of the members of a pack, whose axes come first; fields of the same kind are changed with them."""
 
-    def member(self, index: int) -> Self:
-        """Return one member's numbers."""
-        return self._mapped(lambda x: x[index])
+    def of_members(self, members: int | Tensor) -> Self:
+        """Return the numbers of some members, or of one without the leading axis."""
+        return self._mapped(lambda x: x[members])
 
     def batched(self) -> Self:
         """Return the numbers of one training with a leading axis of 1."""

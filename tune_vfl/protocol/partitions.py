@@ -68,9 +68,9 @@ class Partitions:
         missing = count - order.shape[-1]
         return torch.cat([found, found.new_zeros(*found.shape[:-2], missing, found.shape[-1])], -2)
 
-    def member(self, index: int) -> Partitions:
-        """Return one member's, without the leading axis."""
-        return Partitions(self.leaves[index], self.told[index])
+    def of_members(self, members: int | Tensor) -> Partitions:
+        """Return those of some members, or of one without the leading axis."""
+        return Partitions(self.leaves[members], self.told[members])
 
     @staticmethod
     def joined(parts: Sequence[Partitions]) -> Partitions:

@@ -27,9 +27,9 @@ class BatchSums:
     order: Tensor
     batch_size: int
 
-    def member(self, index: int) -> BatchSums:
-        """Return one member's, without the leading axis."""
-        return BatchSums(self.values[index], self.weights[index], self.order[index], self.batch_size)
+    def of_members(self, members: int | Tensor) -> BatchSums:
+        """Return those of some members, or of one without the leading axis."""
+        return BatchSums(self.values[members], self.weights[members], self.order[members], self.batch_size)
 
 
 class SummedTraining(SplitTraining):

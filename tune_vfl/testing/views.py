@@ -196,7 +196,7 @@ class World:
             y_test=self.y_test[index],
             features=replace(self.features, train=self.features.train[index], test=self.features.test[index]),
             bottom=select_member(self.bottom, index),
-            recordings={m: r.member(index) for m, r in self.recordings.items()},
+            recordings={m: r.of_members(index) for m, r in self.recordings.items()},
             aux_per_class=self.aux_per_class,
             sent_rows=self.sent_rows[index],
             top=None if self.top is None else select_member(self.top, index),

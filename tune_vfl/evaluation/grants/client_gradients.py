@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -68,18 +68,13 @@ class SingleSteps(Keeper):
 
     def of(self, request: TargetRequest, by: StepBy = "sgd") -> dict[UploadedAt, Tensor]:
         """Return uploads ``(*trials, G, n)`` by moment; none if no client trained, or none on this request."""
-        return {moment: kept for (moment, asked, how), kept in self._kept.items() if (asked, how) == (request, by)}
+        kept = {moment: steps for (moment, asked, how), steps in self._kept.items() if (asked, how) == (request, by)}
+        return {moment: self.part(steps) for moment, steps in kept.items()}
 
     @property
     def uploads(self) -> int:
         """The number of uploads: one step at each moment, by each optimizer, on each batch under attack."""
         return sum(kept.shape[-2] for kept in self._kept.values())
-
-    def member(self, index: int) -> Self:
-        """Return one member's uploads."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._kept = {key: kept[index] for key, kept in self._kept.items()}
-        return alone
 
 
 def is_clients(network: VflNetwork) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from typing import Self
 
 from torch import nn
 
@@ -15,7 +14,7 @@ from tune_vfl.evaluation.grants.client_gradients import is_clients, uploaded
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.run import Run
 from tune_vfl.models.base import VflNetwork
-from tune_vfl.models.layers import select_member
+from tune_vfl.models.layers import select_members
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.protocol.uploaded import KnownClient, UploadedAt
 from tune_vfl.seeds import Stream
@@ -27,7 +26,6 @@ class ClientNetwork(Keeper):
 
     _defense: Defense
     _seeds: int | list[int]
-    _member: int | None = None
 
     def begin(self, loop: SplitTraining) -> None:
         """Store the untrained network."""
@@ -64,14 +62,7 @@ class ClientNetwork(Keeper):
         return self._own(copy.deepcopy(top))
 
     def _own(self, found: nn.Module) -> nn.Module:
-        return found if self._member is None else select_member(found, self._member)
-
-    def member(self, index: int) -> Self:
-        """Return one member's networks."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._networks, alone._defense, alone._seeds = self._networks, self._defense, self._seeds
-        alone._member = index
-        return alone
+        return found if self._members is None else select_members(found, self._members)
 
 
 @grant("client_model")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -25,7 +24,6 @@ class FirstExchanges(Keeper):
     """Records embeddings as sent and the gradients received for them, in the first epochs."""
 
     _step: tuple[Tensor, int] | None = None
-    _member: int | None = None
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
         super().__init__(attacks, training, rows)
@@ -67,15 +65,7 @@ class FirstExchanges(Keeper):
             torch.stack([self._kept[what, party, epoch] for epoch in range(self._epochs)], -3)
             for what in ("sent", "received")
         )
-        return (
-            Exchange(sent, received) if self._member is None else Exchange(sent[self._member], received[self._member])
-        )
-
-    def member(self, index: int) -> Self:
-        """Return one member's exchanges."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._kept, alone._member = self._kept, index
-        return alone
+        return Exchange(self.part(sent), self.part(received))
 
 
 @grant("exchanged")

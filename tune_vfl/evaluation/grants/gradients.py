@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -31,7 +30,6 @@ class ReceivedGradients(Keeper):
         super().__init__(attacks, training, rows)
         self._recorders: list[GradientRecorder] = []
         self._noise: tuple[int, Streams] | None = None
-        self._member: int | None = None
 
     @classmethod
     def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
@@ -66,18 +64,12 @@ class ReceivedGradients(Keeper):
         """Return received gradients by moment; several parties' side by side."""
         found = [self._of(party) for party in parties]
         whole = {moment: Recording.joined([of[moment] for of in found]) for moment in found[0]}
-        return whole if self._member is None else {m: r.member(self._member) for m, r in whole.items()}
+        return whole if self._members is None else {m: r.of_members(self._members) for m, r in whole.items()}
 
     def _of(self, party: int) -> Mapping[Moment, Recording]:
         if self._noise is None:
             return self._recorders[party].recordings()
         return {moment: self._of_noise(moment, party, *self._noise) for moment in moments_of(self.attacks)}
-
-    def member(self, index: int) -> Self:
-        """Return one member's recordings."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._recorders, alone._noise, alone._member = self._recorders, self._noise, index
-        return alone
 
 
 @grant("gradients")

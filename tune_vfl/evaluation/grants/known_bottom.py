@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Self
 
 from torch import nn
 
@@ -13,7 +12,7 @@ from tune_vfl.defenses.base import Defense
 from tune_vfl.evaluation.grants.base import Grant, grant
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.run import Run
-from tune_vfl.models.layers import select_member
+from tune_vfl.models.layers import select_members
 from tune_vfl.protocol.loop import SplitTraining
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import Strict
@@ -25,7 +24,6 @@ class DisguisedBottom(Keeper):
     _defense: Defense
     _bottom: nn.Module
     _seeds: int | list[int]
-    _member: int | None = None
 
     def end(self, loop: SplitTraining) -> None:
         """Store the model and the defense; the model moves to the CPU with its network."""
@@ -42,13 +40,7 @@ class DisguisedBottom(Keeper):
         return self._own(self._defense.open_bottom(frozen, stream=Stream(self._seeds, name)))
 
     def _own(self, found: nn.Module) -> nn.Module:
-        return found if self._member is None else select_member(found, self._member)
-
-    def member(self, index: int) -> Self:
-        """Return one member's model."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._defense, alone._bottom, alone._seeds, alone._member = self._defense, self._bottom, self._seeds, index
-        return alone
+        return found if self._members is None else select_members(found, self._members)
 
 
 @grant("known_bottom")

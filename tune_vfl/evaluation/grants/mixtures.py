@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -39,7 +38,6 @@ class ReceivedForMixtures(Keeper):
     _defense: Defense | None = None
     _now: tuple[int, Mixtures | None] = (-1, None)
     _noise: tuple[int, Streams] | None = None
-    _member: int | None = None
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
         super().__init__(attacks, training, rows)
@@ -94,17 +92,10 @@ class ReceivedForMixtures(Keeper):
             sums = streams.fresh(name).normal(self.rows, width) * len(self._spans[span])
         else:
             sums = self._sums[party, span]
-        return sums if self._member is None else sums[self._member]
+        return self.part(sums)
 
     def _own(self, mixed: Mixtures) -> Mixtures:
-        partners, shares = mixed.partners.cpu(), mixed.shares.cpu()
-        return Mixtures(*(x if self._member is None else x[self._member] for x in (partners, shares)))
-
-    def member(self, index: int) -> Self:
-        """Return one member's sums."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._defense, alone._noise, alone._sums, alone._member = self._defense, self._noise, self._sums, index
-        return alone
+        return Mixtures(self.part(mixed.partners.cpu()), self.part(mixed.shares.cpu()))
 
 
 @grant("mixtures")

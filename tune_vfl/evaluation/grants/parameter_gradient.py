@@ -13,7 +13,7 @@ from tune_vfl.evaluation.grants.gradients import ReceivedGradients
 from tune_vfl.evaluation.keeper import Keeper
 from tune_vfl.evaluation.run import Run
 from tune_vfl.models.base import as_architecture
-from tune_vfl.models.layers import select_member
+from tune_vfl.models.layers import select_members
 from tune_vfl.protocol.granted import FirstBatch
 from tune_vfl.protocol.hooks import RowsById
 from tune_vfl.protocol.known import taken_back
@@ -35,11 +35,11 @@ class UntrainedBottom(Keeper):
         """Store a copy of the model."""
         self.bottom = copy.deepcopy(loop.network.bottoms[0]).cpu()
 
-    def member(self, index: int) -> Self:
-        """Return one member's model."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone.bottom = select_member(self.bottom, index)
-        return alone
+    def of_members(self, members: Tensor) -> Self:
+        """Return the models of some members."""
+        some = super().of_members(members)
+        some.bottom = select_members(self.bottom, members)
+        return some
 
 
 class FirstRowsFed(Keeper):
@@ -57,11 +57,11 @@ class FirstRowsFed(Keeper):
             self.fed = batch.passive[0].detach().cpu().clone()
         return batch
 
-    def member(self, index: int) -> Self:
-        """Return one member's rows."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone.fed = self.fed[index]
-        return alone
+    def of_members(self, members: Tensor) -> Self:
+        """Return the rows of some members."""
+        some = super().of_members(members)
+        some.fed = self.fed[members]
+        return some
 
 
 def parameter_gradient(bottom: nn.Module, x: Tensor, cut: Tensor) -> tuple[Tensor, ...]:

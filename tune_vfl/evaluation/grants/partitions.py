@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Self
 
 import torch
 
@@ -35,14 +34,10 @@ class KeptPartitions(Keeper):
     def of(self, parties: Sequence[int]) -> Partitions | None:
         """Return what passive parties know together; None where no trees were grown."""
         told = [found for p in parties if (found := self._told.get(p, self._nothing)) is not None]
-        return Partitions.joined(told) if told else None
-
-    def member(self, index: int) -> Self:
-        """Return one member's partitions."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._told = {party: partitions.member(index) for party, partitions in self._told.items()}
-        alone._nothing = None if self._nothing is None else self._nothing.member(index)
-        return alone
+        if not told:
+            return None
+        whole = Partitions.joined(told)
+        return whole if self._members is None else whole.of_members(self._members)
 
 
 @grant("partitions")

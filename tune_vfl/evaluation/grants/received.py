@@ -45,11 +45,11 @@ class SentEmbeddings(Keeper):
         lead = () if isinstance(streams.seeds, int) else (len(streams.seeds),)
         self.sent = torch.zeros(*lead, self.rows, width)
 
-    def member(self, index: int) -> Self:
-        """Return one member's embeddings."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone.sent = self.sent[index]
-        return alone
+    def of_members(self, members: Tensor) -> Self:
+        """Return the embeddings of some members."""
+        some = super().of_members(members)
+        some.sent = self.sent[members]
+        return some
 
 
 def target_rows(request: TargetRequest, rows: int, seed: int, threat: Threat | None = None) -> tuple[Tensor, Tensor]:

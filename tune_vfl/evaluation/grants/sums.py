@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -28,7 +27,6 @@ class KeptSums(Keeper):
 
     _told: Mapping[tuple[str, int], list[list[Tensor]]] = MappingProxyType({})  # a list of each epoch's batches
     _untold: tuple[Tensor, int] | None = None
-    _member: int | None = None
 
     @classmethod
     def bytes_needed(cls, attacks: Sequence[Attack[Strict]], *, members: int, rows: int, width: int) -> int:
@@ -76,13 +74,7 @@ class KeptSums(Keeper):
         return self._of_member(BatchSums(values, weights, order, self._told["order", 0][0][0].shape[-1]))
 
     def _of_member(self, whole: BatchSums) -> BatchSums:
-        return whole if self._member is None else whole.member(self._member)
-
-    def member(self, index: int) -> Self:
-        """Return one member's sums."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._told, alone._untold, alone._member = self._told, self._untold, index
-        return alone
+        return whole if self._members is None else whole.of_members(self._members)
 
 
 @grant("sums")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -50,7 +49,6 @@ class KeptVisits(Keeper):
 
     _step: tuple[Tensor, int] | None = None
     _noise: tuple[int, Streams] | None = None
-    _member: int | None = None
     _mechanism: Mechanism | None = None
 
     def __init__(self, attacks: Sequence[Attack[Strict]], training: Training, rows: int) -> None:
@@ -118,8 +116,8 @@ class KeptVisits(Keeper):
     def of(self, parties: Sequence[int] = (0,)) -> Visits:
         """Return the visits of passive parties; several parties' side by side."""
         mechanism = self._mechanism
-        if mechanism is not None and self._member is not None:
-            mechanism = mechanism.member(self._member)
+        if mechanism is not None and self._members is not None:
+            mechanism = mechanism.of_members(self._members)
         sent, received = ([self._of(name, party) for party in parties] for name in _NAMES)
         widths = tuple(part.shape[-1] for part in sent)
         entries = self._entries or entries_of(self.training.epochs, rows=self.rows, width=sum(widths))
@@ -134,21 +132,14 @@ class KeptVisits(Keeper):
             width, streams = self._noise
             count = len(entries_of(self.training.epochs, rows=self.rows, width=width))
             kept = streams.fresh(f"visits/{name}/{party}").normal(count, self.rows, width)
-        return kept if self._member is None else kept[self._member]
+        return self.part(kept)
 
     def _order(self, count: int) -> Tensor:
         if self._noise is None:
             kept = self._kept["places", 0].squeeze(-1)
         else:
             kept = self._noise[1].fresh("visits/places").uniform(count, self.rows).argsort(-1)
-        return kept if self._member is None else kept[self._member]
-
-    def member(self, index: int) -> Self:
-        """Return one member's visits."""
-        alone = type(self)(self.attacks, self.training, self.rows)
-        alone._kept, alone._noise, alone._member = self._kept, self._noise, index
-        alone._mechanism, alone._entries = self._mechanism, self._entries
-        return alone
+        return self.part(kept)
 
 
 @grant("visits")
