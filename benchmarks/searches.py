@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from tune_vfl.statistics import (
     candidates,
     differences,
     dominance,
-    export_choice,
     knee,
     leakage_bounds,
     leakage_differences,
@@ -88,6 +88,12 @@ class Export(NamedTuple):
 EXPORTS = ("point, 3 seeds", "U90, 3 seeds", "U90, 10 fresh seeds")
 
 
+def most_useful_below(utility: Floats, bounds: Sequence[float], cap: float) -> int | None:
+    """Return the most useful of the settings whose bound keeps a cap, as an export chooses it; None without one."""
+    meeting = np.asarray(bounds) <= cap
+    return int(np.where(meeting, utility, -np.inf).argmax()) if meeting.any() else None
+
+
 def exported(trials: int, studies: int, cap: float = 0.2) -> dict[str, Export]:
     """Return what each way of exporting ``leakage<=cap`` gives."""
     rng = np.random.default_rng(SEED)
@@ -96,12 +102,12 @@ def exported(trials: int, studies: int, cap: float = 0.2) -> dict[str, Export]:
         truth = searched(rng, trials)
         u, x = truth.seen(rng, 3)
         chosen = {
-            EXPORTS[0]: export_choice(u.mean(1), x.mean(-1).max(0), cap),
-            EXPORTS[1]: export_choice(u.mean(1), [b.upper_90 for b in leakage_bounds(x)], cap),
+            EXPORTS[0]: most_useful_below(u.mean(1), x.mean(-1).max(0), cap),
+            EXPORTS[1]: most_useful_below(u.mean(1), [b.upper_90 for b in leakage_bounds(x)], cap),
         }
         points = neighborhood(u, x)
         u, x = (v[..., points, :] for v in truth.seen(rng, 10))
-        place = export_choice(u.mean(1), [b.upper_90 for b in leakage_bounds(x)], cap)
+        place = most_useful_below(u.mean(1), [b.upper_90 for b in leakage_bounds(x)], cap)
         chosen[EXPORTS[2]] = None if place is None else points[place]
         best = truth.utility[truth.leakage <= cap].max(initial=-np.inf)
         for way, setting in chosen.items():

@@ -15,7 +15,7 @@ from tune_vfl.metrics import reconstruction
 from tune_vfl.metrics.utility import auc, f1
 from tune_vfl.protocol.answers import Answer, Reconstruction
 from tune_vfl.seeds import numpy_rng
-from tune_vfl.statistics.floors import auc_by_fold, cross_fitted_auc, stratified_folds
+from tune_vfl.statistics.floors import auc_by_fold, cross_fitted_auc_of_each, stratified_folds
 
 NOBODY = torch.zeros(0, dtype=torch.int64)
 
@@ -89,7 +89,7 @@ def test_scores_whose_positive_end_is_not_known_are_turned_by_the_other_folds():
     for member, seed in enumerate(seeds):
         s, t = scores[member].numpy(), y[member].numpy()
         folds = stratified_folds(t, numpy_rng(seed, "scoring/folds"))
-        assert found["success"][member] == cross_fitted_auc(s, t, folds)
+        assert [found["success"][member]] == cross_fitted_auc_of_each([s], t, folds)
         end = -s if auc(s, t) < 0.5 else s
         assert found["at_1_percent_fpr"][member] == pytest.approx(success_at_one_percent(end, t))
     assert found["success"][0] > 0.65
@@ -100,7 +100,8 @@ def test_two_class_scores_say_a_label_of_each_row_too():
     y, scores = labels(70), drawn(70, 2)
     found = score_answer(Answer(scores, torch.arange(70)), y, NOBODY, 2, [3])
     margin, t = (scores[:, 1] - scores[:, 0]).numpy(), y.numpy()
-    assert found["success"] == [cross_fitted_auc(margin, t, stratified_folds(t, numpy_rng(3, "scoring/folds")))]
+    folds = stratified_folds(t, numpy_rng(3, "scoring/folds"))
+    assert found["success"] == cross_fitted_auc_of_each([margin], t, folds)
     assert found["f1"] == [pytest.approx(f1(scores.numpy(), t))]
     assert found["top1"] == [pytest.approx((scores.argmax(-1).numpy() == t).mean())]
     tested = score_answer(Answer(scores, torch.arange(70), test=scores), y, 1 - y, 2, [3])

@@ -139,7 +139,6 @@ def test_f1_of_constants():
     y = np.array([1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
     assert leakage.f1(np.eye(2)[np.ones(10, dtype=int)], y) == pytest.approx(f1_score(y, np.ones(10, dtype=int)))
     assert leakage.f1(np.eye(2)[np.zeros(10, dtype=int)], y) == 0.0
-    assert leakage.majority_share(y) == 0.8
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

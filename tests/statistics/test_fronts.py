@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import norm
 
-from tune_vfl.errors import ShapeError, UsageError
+from tune_vfl.errors import ShapeError
 from tune_vfl.metrics.pareto import front
 from tune_vfl.statistics import (
     Scale,
@@ -16,7 +16,6 @@ from tune_vfl.statistics import (
     compromise,
     differences,
     dominance,
-    export_choice,
     knee,
     leakage_differences,
     membership,
@@ -24,7 +23,6 @@ from tune_vfl.statistics import (
     merged,
     merged_of_many,
     own_levels,
-    seeds_to_separate,
     worst_levels,
     worst_means,
 )
@@ -153,72 +151,6 @@ def test_the_knee_forgets_what_seeds_do_to_all_settings():
     assert knee([4], u, x, scale) == 4
     assert knee([], u, x, scale) is None
     assert worst_means(np.concatenate([x, x - 0.1])).tolist() == pytest.approx(leaks.tolist())
-
-
-@settings(deadline=None)
-@given(clouds, st.floats(0.05, 1))
-def test_the_export_keeps_its_bound_and_gives_up_nothing_below_it(points, cap):
-    chosen = export_choice(points[:, 0], points[:, 1], cap)
-    meeting = points[points[:, 1] <= cap]
-    if chosen is None:
-        assert not len(meeting)
-    else:
-        assert points[chosen, 1] <= cap
-        assert points[chosen, 0] == meeting[:, 0].max()
-
-
-def test_a_bound_that_is_just_the_cap_keeps_it_and_of_equals_the_first_is_taken():
-    assert export_choice([0.7, 0.9, 0.9, 0.95], [0.1, 0.2, 0.2, 0.21], 0.2) == 1
-    assert export_choice([0.7, 0.9], [0.2, 0.3], 0.2) == 0
-    assert export_choice([0.7, 0.9], [0.21, 0.3], 0.2) is None
-    assert export_choice([-2.0, -1.0], [0.1, 0.3], 0.2) == 0
-
-
-GOLDEN_SEEDS = [
-    (0.8, (0.002, 0.006, 0.01), {0.002: (3, 23, 63), 0.005: (2, 5, 11), 0.01: (2, 2, 3)}),
-    (0.5, (0.002, 0.006, 0.01), {0.002: (7, 57, 156), 0.005: (2, 10, 26), 0.01: (2, 3, 7)}),
-    (0.3, (0.04, 0.08, 0.15), {0.02: (36, 140, None), 0.05: (7, 23, 79), 0.1: (2, 7, 21), 0.2: (2, 2, 6)}),
-]
-
-
-@pytest.mark.parametrize(("rho", "deviations", "rows"), GOLDEN_SEEDS)
-def test_the_golden_numbers_of_seeds(rho, deviations, rows):
-    found = {d: tuple(seeds_to_separate(d, sd, rho, most=400) for sd in deviations) for d in rows}
-    assert found == rows
-
-
-def test_the_search_for_a_number_of_seeds_ends_where_it_is_told_to():
-    enough = seeds_to_separate(0.05, 0.08, 0.3)
-    assert seeds_to_separate(0.05, 0.08, 0.3, most=enough) == enough
-    assert seeds_to_separate(0.05, 0.08, 0.3, most=enough - 1) is None
-    assert seeds_to_separate(-0.05, 0.08, 0.3) == enough
-    assert seeds_to_separate(0.05, 0.08, 0.3, power=0.9) > enough > seeds_to_separate(0.05, 0.08, 0.3, power=0.7)
-    assert seeds_to_separate(0.05, 0.08, 0.3, confidence=0.95) > enough
-    assert seeds_to_separate(0.001, 0.1, 0.0) is None  # 10,000 do not suffice
-    assert seeds_to_separate(0.05, 0.08, 0.3) == seeds_to_separate(0.05, 0.08, 0.3, confidence=0.9, power=0.8)
-    # About 12.4 (1 - rho) sd^2 / difference^2.
-    assert seeds_to_separate(0.01, 0.1, 0.5) == pytest.approx(620, rel=0.01)
-
-
-def test_the_number_of_seeds_gives_the_power_it_promises():
-    seeds = seeds_to_separate(0.05, 0.08, 0.3)
-    rng, found, draws = np.random.default_rng(0), 0, 300
-    for _ in range(draws):
-        block = np.sqrt(0.3) * rng.normal(size=seeds) + np.sqrt(0.7) * rng.normal(size=(24, seeds))
-        block = 0.08 * block + np.r_[0.05, np.zeros(23)][:, None]
-        found += int(differences(block).interval()[0][0, 1] > 0)
-    assert found / draws == pytest.approx(0.8, abs=3 * np.sqrt(0.16 / draws))
-
-
-def test_what_no_seeds_separate_is_refused():
-    assert seeds_to_separate(0.1, 0.0, 0.5) == 2
-    for difference, sd, rho in ((0.0, 0.1, 0.5), (0.1, -0.1, 0.5), (0.1, 0.1, 1.0)):
-        with pytest.raises(UsageError, match="separates"):
-            seeds_to_separate(difference, sd, rho)
-    with pytest.raises(UsageError, match="nan"):
-        export_choice([0.5], [np.nan], 0.2)
-    with pytest.raises(ShapeError):
-        export_choice([0.5, 0.6], [0.1], 0.2)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -18,8 +18,13 @@ from tune_vfl.metrics import leakage as metric
 from tune_vfl.protocol.answers import Answer
 from tune_vfl.protocol.members import alike
 from tune_vfl.spec import Strict
-from tune_vfl.statistics.nulls import p_value
-from tune_vfl.statistics.permutations import permutations_of, permuted_aucs, permuted_cross_fitted_aucs, permuted_hits
+from tune_vfl.statistics.permutations import (
+    p_value,
+    permutations_of,
+    permuted_aucs,
+    permuted_cross_fitted_aucs,
+    permuted_hits,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

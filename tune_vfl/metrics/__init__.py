@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tune_vfl.metrics.leakage import advantage, leak_auc, majority_share
-from tune_vfl.metrics.pareto import front, hypervolume, hypervolume_history, knee, ranks
+from tune_vfl.metrics.leakage import advantage, leak_auc
+from tune_vfl.metrics.pareto import front, hypervolume, knee, ranks
 from tune_vfl.metrics.reconstruction import mse, psnr, recovered, ssim
 from tune_vfl.metrics.tradeoff import cap, dcs, leak_per_training_auc, utility_per_leak
 from tune_vfl.metrics.utility import METRICS, auc, ovr_auc
@@ -27,11 +27,9 @@ __all__ = [
     "distance_correlation",
     "front",
     "hypervolume",
-    "hypervolume_history",
     "knee",
     "leak_auc",
     "leak_per_training_auc",
-    "majority_share",
     "mse",
     "ovr_auc",
     "psnr",

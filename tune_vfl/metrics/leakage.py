@@ -122,18 +122,6 @@ def f1(scores: Floats, y: Labels) -> float:
     return utility.f1_of(predicted, y) if binary else utility.macro_f1(predicted, y)
 
 
-def majority_share(y: Labels) -> float:
-    """Share of the most frequent class: the best constant guess's success. NaN without rows.
-
-    Example:
-        >>> import numpy as np
-        >>> from tune_vfl.metrics import majority_share
-        >>> majority_share(np.array([0, 0, 0, 1]))
-        0.75
-    """
-    return float(np.unique(y, return_counts=True)[1].max() / len(y)) if len(y) else float("nan")
-
-
 def advantage(success: float, floor: float, *, clip: bool = True) -> float:
     """``(success - floor) / (1 - floor)``: how far an attack gets from its floor to certainty; clipped to [0, 1].
 

@@ -202,26 +202,3 @@ class GrowingFront:
         some = slice(bisect_right(self._utilities, least), bisect_left(self._leakages, most))
         better = np.array([self._utilities[some], self._leakages[some]]).T
         return _area(better, self._reference) if len(better) else 0.0
-
-
-def hypervolume_history(points: ArrayLike, reference: Sequence[float]) -> NDArray[np.float64]:
-    """Return the hypervolume after each point, in the order given.
-
-    Args:
-        points: ``(n, 2)``.
-        reference: as for :func:`hypervolume`.
-
-    Returns:
-        ``(n,)``, never falling.
-
-    Example:
-        >>> from tune_vfl.metrics import hypervolume_history
-        >>> hypervolume_history([(0.9, 0.5), (0.6, 0.6), (0.8, 0.2)], reference=(0.5, 1.0)).round(3).tolist()
-        [0.2, 0.2, 0.29]
-    """
-    rows = as_points(points)
-    held, history = GrowingFront(reference), np.zeros(len(rows))
-    for count, (utility, leakage) in enumerate(rows.tolist()):
-        held.add(utility, leakage)
-        history[count] = held.area
-    return history

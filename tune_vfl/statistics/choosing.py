@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError
-from tune_vfl.statistics.arrays import Bools, Floats, finite
+from tune_vfl.statistics.arrays import Floats, finite
 from tune_vfl.statistics.intervals import shrink
 
 
@@ -125,29 +125,6 @@ def middle_of_the_best(front: Sequence[int], balance: ArrayLike, se: ArrayLike, 
     best = max(front, key=lambda i: (value[i], -i))
     near = [i for i in front if value[i] >= value[best] - error[best]]
     return sorted(near, key=lambda i: (leaks[i], i))[(len(near) - 1) // 2]
-
-
-def export_choice(utility: ArrayLike, upper_90: ArrayLike, cap: float) -> int | None:
-    """Return the most useful of the settings whose leakage is below a cap with 90% confidence.
-
-    Args:
-        utility: ``(N,)``.
-        upper_90: ``(N,)`` one-sided bounds from :func:`tune_vfl.statistics.leakage.bounds`, best on fresh seeds.
-        cap: the condition ``leakage <= cap``.
-
-    Returns:
-        A setting, the first among equals; None where no bound is below the cap.
-
-    Example:
-        >>> from tune_vfl.statistics import export_choice
-        >>> export_choice([0.95, 0.9, 0.8], upper_90=[0.6, 0.2, 0.1], cap=0.2)
-        1
-    """
-    u, bound = finite(utility, "settings", "utility"), finite(upper_90, "settings", "bounds")
-    if u.shape != bound.shape:
-        raise ShapeError(f"utility and bounds: one for each setting, got {u.shape} and {bound.shape}")
-    meeting: Bools = bound <= cap
-    return int(np.where(meeting, u, -np.inf).argmax()) if meeting.any() else None
 
 
 def _width(width: float) -> float:

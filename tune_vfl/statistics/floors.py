@@ -1,20 +1,19 @@
 """Cross-fitted success against true labels: each fold is scored with choices that were fitted on the others.
 
-An oracle whose class centers contain the row that it judges, and an AUC that is turned to the larger side afterwards,
-succeed on pure noise. Here every choice that needs labels is fitted on the other folds; the floor is then 1/2 exactly,
-because the labels of a fold are exchangeable given the choices. numpy in, float out; larger is more leakage; undefined
-values (fewer than two rows of a class) are NaN.
+An AUC that is turned to the larger side afterwards succeeds on pure noise. Here every choice that needs labels is
+fitted on the other folds; the floor is then 1/2 exactly, because a fold's labels are exchangeable given the choices.
+numpy in, float out; larger is more leakage; undefined values (fewer than two rows of a class) are NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tune_vfl.errors import ShapeError, UsageError
-from tune_vfl.statistics.arrays import Bools, Floats, Ints
+from tune_vfl.statistics.arrays import Floats, Ints
 from tune_vfl.statistics.labelings import Labelings, cross_fitted_aucs
 
 FOLDS = 10
@@ -108,92 +107,29 @@ def auc_by_fold(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float:
     return total / weight if weight else float("nan")
 
 
-def cross_fitted(predict: Callable[[Bools], ArrayLike], y: ArrayLike, folds: ArrayLike) -> float:
-    """Success of an oracle, such as the nearest class center, that is fitted on the other folds.
-
-    Args:
-        predict: takes ``(n,)`` bool, the rows whose labels may be used, and returns ``(n,)`` scores or answers 0 / 1 of
-            all rows; only those of the other rows are read. NaN where a row is not to be counted.
-        y: ``(n,)`` 0 or 1.
-        folds: ``(n,)`` from :func:`stratified_folds`.
-
-    Returns:
-        The balanced accuracy (of scores that are not hard: the AUC) of :func:`auc_by_fold`; 1/2 on noise. With few
-        positives the fitted centers are weak: an upper bound only where there are many more positives than dimensions.
-
-    Example:
-        >>> import numpy as np
-        >>> from tune_vfl.statistics import cross_fitted, nearest_center, stratified_folds
-        >>> y = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-        >>> folds = stratified_folds(y, np.random.default_rng(0))
-        >>> cross_fitted(nearest_center(y[:, None] + 0.1, y), y, folds)
-        1.0
-    """
-    labels, numbers = np.asarray(y), np.asarray(folds)
-    scores = np.full(labels.shape, np.nan)
-    for fold in _several(numbers):
-        held = numbers == fold
-        scores[held] = np.asarray(predict(~held), dtype=np.float64)[held]
-    return auc_by_fold(scores, labels, numbers)
-
-
-def nearest_center(values: ArrayLike, y: ArrayLike) -> Callable[[Bools], Floats]:
-    """Return a rule for :func:`cross_fitted`: 1.0 for rows at least as near to the positive class's mean.
-
-    Args:
-        values: ``(n, d)``.
-        y: ``(n,)`` 0 or 1.
-
-    Example:
-        >>> import numpy as np
-        >>> from tune_vfl.statistics import nearest_center
-        >>> y = np.array([0, 0, 1, 1])
-        >>> rule = nearest_center([[0.0], [0.1], [1.0], [0.9]], y)
-        >>> rule(np.array([True, False, True, False])).tolist()  # fitted on the first and the third row
-        [0.0, 0.0, 1.0, 1.0]
-    """
-    rows, labels = np.asarray(values, dtype=np.float64), np.asarray(y)
-    if rows.ndim != 2 or labels.shape != rows.shape[:1]:
-        raise ShapeError(f"expected values (rows, d) and labels (rows,), got {rows.shape} and {labels.shape}")
-
-    def predict(fitted: Bools) -> Floats:
-        positive, negative = (rows[fitted & (labels == c)].mean(0) for c in (1, 0))
-        # Twice the inner product with half of the sum taken off is the difference of the squared distances.
-        side = (rows - (positive + negative) / 2) @ (positive - negative)
-        return np.where(side >= 0, 1.0, 0.0)
-
-    return predict
-
-
-def cross_fitted_auc(scores: ArrayLike, y: ArrayLike, folds: ArrayLike) -> float:
-    """AUC of scores of unknown sign, oriented on the other folds.
-
-    The larger of AUC and 1 - AUC is above 1/2 on noise (:func:`~tune_vfl.statistics.nulls.folded_auc_null`); here the
-    other folds choose the side, and the fold is scored with it.
-
-    Args:
-        scores: ``(n,)``.
-        y: ``(n,)`` 0 or 1.
-        folds: ``(n,)`` from :func:`stratified_folds`.
-
-    Returns:
-        A number in [0, 1], 1/2 on noise, below it where the folds disagree; NaN with a score that is not finite, or
-        with fewer than two rows of a class.
-
-    Example:
-        >>> import numpy as np
-        >>> from tune_vfl.statistics import cross_fitted_auc, stratified_folds
-        >>> y = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-        >>> folds = stratified_folds(y, np.random.default_rng(0))
-        >>> cross_fitted_auc(-y.astype(float), y, folds)
-        1.0
-    """
-    (area,) = cross_fitted_auc_of_each([scores], y, folds)
-    return area
-
-
 def cross_fitted_auc_of_each(scores: Sequence[ArrayLike], y: ArrayLike, folds: ArrayLike) -> list[float]:
-    """:func:`cross_fitted_auc` of several scores of the same rows, in order."""
+    """AUC of each of several scores of the same rows, of unknown sign, oriented on the other folds.
+
+    The larger of AUC and 1 - AUC is above 1/2 on noise; here the other folds choose the side, and the fold is scored
+    with it.
+
+    Args:
+        scores: ``(n,)`` each.
+        y: ``(n,)`` 0 or 1.
+        folds: ``(n,)`` from :func:`stratified_folds`.
+
+    Returns:
+        Numbers in [0, 1], in order: 1/2 on noise, below it where the folds disagree; NaN with a score that is not
+        finite, or with fewer than two rows of a class.
+
+    Example:
+        >>> import numpy as np
+        >>> from tune_vfl.statistics import cross_fitted_auc_of_each, stratified_folds
+        >>> y = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+        >>> folds = stratified_folds(y, np.random.default_rng(0))
+        >>> cross_fitted_auc_of_each([-y.astype(float)], y, folds)
+        [1.0]
+    """
     rows = [_rows(one, y, folds)[0] for one in scores]
     finite = [place for place, values in enumerate(rows) if np.isfinite(values).all()]
     found = [float("nan")] * len(rows)

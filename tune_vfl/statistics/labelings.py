@@ -75,7 +75,7 @@ def aucs(scores: Sequence[Floats], labelings: Labelings) -> Floats:
 
 
 def cross_fitted_aucs(scores: Sequence[Floats], labelings: Labelings, folds: Ints) -> Floats:
-    """AUC of scores oriented on the other folds, see :func:`tune_vfl.statistics.floors.cross_fitted_auc`.
+    """AUC of scores oriented on the other folds, see :func:`tune_vfl.statistics.floors.cross_fitted_auc_of_each`.
 
     Args:
         scores: G times ``(n,)``, finite.

@@ -34,13 +34,6 @@ def t_quantile(share: ArrayLike, df: ArrayLike) -> Floats:
     return np.asarray(stdtrit(np.asarray(df, dtype=np.float64), np.asarray(share, dtype=np.float64)))
 
 
-def t_power(shift: float, df: float, share: float) -> float:
-    """Return the chance that a t of noncentrality ``shift`` lies above the central quantile of ``share``."""
-    from scipy.special import nctdtr
-
-    return float(1 - nctdtr(df, shift, float(t_quantile(share, df))))
-
-
 def satterthwaite(parts: Sequence[ArrayLike], df: Sequence[float]) -> Floats:
     """Degrees of freedom of a sum of independent variances (Satterthwaite 1946).
 

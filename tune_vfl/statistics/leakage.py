@@ -66,20 +66,6 @@ class Limits(NamedTuple):
         return Limits(self.noise[where], self.narrow[where])
 
 
-def max_of_means(x: ArrayLike) -> float:
-    """M: the largest of the attacks' means over seeds.
-
-    Raises:
-        ShapeError, UsageError: for another shape than ``(K, S)``, or a number that is not finite.
-
-    Example:
-        >>> from tune_vfl.statistics import max_of_means
-        >>> round(max_of_means([[0.1, 0.2, 0.3], [0.4, 0.0, 0.5]]), 3)  # 2 attacks, 3 seeds
-        0.3
-    """
-    return float(finite(x, "attacks seeds", "advantages").mean(1).max())
-
-
 def worst_attack(x: ArrayLike) -> int:
     """Return the attack with the largest mean; the first among equals.
 
