@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tune_vfl.analysis import formatting
+from tune_vfl.analysis.alternatives import rivals
 from tune_vfl.analysis.columns import SPANS, texts, titles, values
+from tune_vfl.analysis.describer import Describer
 from tune_vfl.machine.csv_text import frame_of
+from tune_vfl.outcome import strongest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,9 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from reports.gathered import Gathered
-    from tune_vfl.analysis.tables import Ranking
+    from tune_vfl.analysis.rankings import Ranking
 
 
+_NUMBER = re.compile(r"-?\d[\d.,]*(?:e[-+]?\d+)?")
 _NUMBERS = ("utility", "gain_kept", "leakage", "strongest_attack")
 _FILE = ("dataset", "study", "defense", "number", "defense.*", "recommended", *SPANS, "chance", "confirmed", "attack.*")
 
@@ -132,30 +140,44 @@ def _ranked(data: Gathered, ranking: Ranking) -> Ranked:
 
 
 def attack_table(data: Gathered) -> PageTable:
-    """Return the table of every attack's success in every defense's best setting, shaded by advantage."""
-    found = data.attacks
+    """Return every attack's advantage in each defense's best setting, shaded by it.
+
+    That is a confirmed setting where there is one, else the best compromise. In the frame ``share`` is the share of the
+    defense's settings in which the attack finds most.
+    """
+    found, describer = data.found, Describer(data.found)
+    attacks = list(dict.fromkeys(attack.name for part in found.parts for attack in part.cell.attacks))
     rows, heat, records = [], [], []
     for defense in found.defenses:
+        settings = found.of(defense)
+        if not settings:
+            continue
+        here = np.asarray([point.defense == defense for point in found.points])
+        point = found.points[rivals(describer, here, by_utility=False)[0]]
+        scores, attackers = point.outcome.attacks, point.outcome.attackers
+        leading = Counter(strongest_of(p.outcome.attacks) for p in settings if p.outcome.attacks)
         cells, shades = [], []
-        point = found.points.get(defense)
-        for attack in found.attacks:
-            met = found.cells.get((defense, attack))
-            worst = max((c.advantage for (d, _), c in found.cells.items() if d == defense), default=0.0)
-            left_out = formatting.NOT_NEEDED if point and attack in point.trial.outcome.not_needed else "–"
-            text = left_out if met is None else f"{met.advantage:.2f}" + (" (weak)" if met.weak else "")
-            cells.append(f"{text} ◂" if met is not None and met.worst and worst > 0 else text)
-            shades.append(met.advantage if met is not None else 0.0)
-            if met is not None:
-                low, high = met.interval or (None, None)
-                known = {"dataset": data.found.dataset, "defense": defense, "attack": attack}
-                size = {"advantage": met.advantage, "low": low, "high": high}
-                records.append({**known, **size, "worst": met.worst, "share": met.share, "weak": met.weak})
-        setting = formatting.setting(point.params, data.names.moved[point.study]) if point else "–"
+        for attack in attacks:
+            score = scores.get(attack)
+            if score is None:
+                cells.append(formatting.NOT_NEEDED if attack in point.outcome.not_needed else "–")
+                shades.append(0.0)
+                continue
+            leads = strongest_of(scores) == attack
+            weak, mark = " (weak)" * score.weak_attack, " ◂" * (leads and score.advantage > 0)
+            cells.append(f"{score.advantage:.2f}{weak}{mark}")
+            shades.append(score.advantage)
+            by = strongest_of({name: one for name, one in attackers.items() if name.partition("/")[0] == attack})
+            low, high = found.settings.advantage_interval(point.place, by) or (None, None)
+            known = {"dataset": found.dataset, "defense": defense, "attack": attack, "advantage": score.advantage}
+            share = {"worst": leads, "share": leading[attack] / len(settings), "weak": score.weak_attack}
+            records.append({**known, "low": low, "high": high, **share})
+        setting = formatting.setting(point.params, data.names.moved[point.study])
         rows.append(PageRow((defense, setting, *cells)))
         heat.append((0.0, 0.0, *shades))
     note = "Advantage in each defense's best setting, 0 to 1; ◂ marks the strongest attack, (weak) one that finds less "
     note += "there than on a model that was never trained. Not needed: others had found nearly all with every seed."
-    head = ("defense ", "best setting ", *found.attacks)
+    head = ("defense ", "best setting ", *attacks)
     return PageTable("worst_attacks", head, tuple(rows), note, frame_of(records), tuple(heat))
 
 
@@ -187,13 +209,26 @@ def cost_table(data: Gathered) -> PageTable:
 
 
 def failure_table(data: Gathered) -> PageTable:
-    """Return failed trials by reason, the most frequent first."""
+    """Return failed trials by reason, the most frequent first; preempted ones do not count.
+
+    Reasons that differ in their numbers alone are one, shown as it came first.
+    """
+    where: dict[tuple[str, str], Counter[str]] = {}
+    first: dict[tuple[str, str], str] = {}
+    for part in data.found.parts:
+        for outcome in (trial.outcome for trial in part.counted):
+            if outcome.outcome != "ok":
+                reason = (outcome.reason.splitlines() or [""])[0]
+                key = str(outcome.outcome), _NUMBER.sub("#", reason)
+                where.setdefault(key, Counter())[part.name] += 1
+                first.setdefault(key, reason)
     rows, records = [], []
-    for failure in data.failures:
-        where = ", ".join(f"{data.names.called.get(s, s)} {n}" for s, n in failure.where.items())
-        rows.append(PageRow((failure.outcome, str(failure.count), where, failure.reason)))
-        known = {"dataset": data.found.dataset, "outcome": failure.outcome, "reason": failure.reason}
-        records += [{**known, "study": s, "trials": n} for s, n in failure.where.items()]
+    for key in sorted(where, key=lambda key: (-where[key].total(), key[0], first[key])):
+        ended, reason, studies = key[0], first[key], where[key]
+        names = ", ".join(f"{data.names.called[s]} {n}" for s, n in studies.items())
+        rows.append(PageRow((ended, str(studies.total()), names, reason)))
+        known = {"dataset": data.found.dataset, "outcome": ended, "reason": reason}
+        records += [{**known, "study": s, "trials": n} for s, n in studies.items()]
     return PageTable("failures", ("outcome ", "trials", "where ", "reason "), tuple(rows), "", frame_of(records))
 
 

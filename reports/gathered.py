@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from tune_vfl.analysis.decision import Decision
     from tune_vfl.analysis.joint_front import Joint
-    from tune_vfl.analysis.tables import AttackTable, Failure, Ranking
+    from tune_vfl.analysis.rankings import Ranking
     from tune_vfl.records.campaigns import CampaignRecord
 
 
@@ -21,8 +21,7 @@ class Gathered(NamedTuple):
     Attributes:
         campaign: its studies on this data set.
         found: their joint front; ``decision``: the recommendation; ``names``: the studies' names in figures.
-        rankings: defenses below caps of leakage; ``attacks``: the attacks' advantages against them.
-        failures: failed trials, by reason.
+        rankings: defenses below caps of leakage.
     """
 
     campaign: CampaignRecord
@@ -30,15 +29,13 @@ class Gathered(NamedTuple):
     decision: Decision
     names: Names
     rankings: tuple[Ranking, ...]
-    attacks: AttackTable
-    failures: tuple[Failure, ...]
 
 
 def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
     """Compute the results on each data set of a campaign, in its order."""
     from tune_vfl.analysis.decide import decide
     from tune_vfl.analysis.joint_front import joint_of
-    from tune_vfl.analysis.tables import attack_table, failures, rankings
+    from tune_vfl.analysis.rankings import rankings
 
     for dataset in campaign.datasets:
         part, found = campaign.on(dataset), joint_of(campaign, dataset)
@@ -48,6 +45,4 @@ def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
             decision=decide(part, found),
             names=names_of(found),
             rankings=rankings(found),
-            attacks=attack_table(found),
-            failures=failures(found.parts),
         )

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.campaigns import attack_of, campaign_of, confirmed, outcome_of, part_of, steady
+from tests.helpers.campaigns import campaign_of, confirmed, outcome_of, part_of, steady
 from tests.helpers.confirmations import knee_named
 from tune_vfl.analysis.compromise import knee_of
 from tune_vfl.analysis.formatting import count, listed, metric, number, score, setting, short, short_span, span
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import unexamined
 from tune_vfl.analysis.summary import frontier
-from tune_vfl.analysis.tables import attack_table
 from tune_vfl.attacks.base import ATTACKS
 from tune_vfl.errors import SelectionError
 from tune_vfl.evaluation.coverage import Coverage
@@ -79,20 +78,6 @@ def test_a_front_against_one_attack_is_by_what_that_one_finds() -> None:
     assert plain[0]["gain_kept"] == pytest.approx((0.93 - 0.75) / 0.2, abs=1e-3)
     assert plain[0]["together"] == []
     assert [p["number"] for p in frontier(campaign_of(parts[0]))] == [0, 1]
-
-
-def test_attack_tables_take_the_best_compromise_of_each_defense() -> None:
-    """Of kdk the second: .02 of utility is a tenth of the federation's gain, .3 of leakage a third of all."""
-    weak = attack_of([0.0, 0.0, 0.0]).model_copy(update={"weak_attack": True})
-    second = steady(0.91, 0.2)
-    second = second.model_copy(update={"attacks": {**second.attacks, "direct": weak}})
-    table = attack_table(joint_of(campaign_of(part_of("kdk", [(0.93, 0.5), second]), part_of("iso", []))))
-    assert table.points["kdk"].number == 1
-    assert table.defenses == ("kdk",)
-    assert table.cells["kdk", "norm"].advantage == pytest.approx(0.2)
-    assert (table.cells["kdk", "norm"].worst, table.cells["kdk", "norm"].share) == (True, 1.0)
-    assert (table.cells["kdk", "pmc"].worst, table.cells["kdk", "pmc"].share) == (False, 0.0)
-    assert table.cells["kdk", "direct"].weak
 
 
 def test_attacks_on_features_are_examined_where_one_was_run() -> None:

@@ -12,9 +12,9 @@ from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision, Reference, Strongest
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.not_examined import checks_together, unexamined
+from tune_vfl.analysis.rankings import rankings
 from tune_vfl.analysis.select import select
 from tune_vfl.analysis.summary import summary
-from tune_vfl.analysis.tables import rankings
 from tune_vfl.errors import SelectionError, UsageError
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.records.campaigns import Skipped

@@ -163,12 +163,28 @@ def test_what_each_attack_finds_is_shaded_by_it_and_the_strongest_is_marked() ->
     assert table.frame["attack"].tolist() == ["norm", "pmc", "norm"]
     assert table.frame["worst"].tolist() == [True, False, True]
     assert table.frame["share"].tolist() == [1.0, 0.0, 1.0]
-    met = data.attacks.cells["laplace", "norm"]
-    assert (table.frame["low"].tolist()[0], table.frame["high"].tolist()[0]) == met.interval
+    (point,) = data.found.of("laplace")
+    ends = table.frame["low"].tolist()[0], table.frame["high"].tolist()[0]
+    assert ends == data.found.settings.advantage_interval(point.place, "norm")
+    assert ends[0] < 0.3 < ends[1]
     nothing = attack_of([0.0, 0.0, 0.0]).model_copy(update={"weak_attack": True})
     none = outcome_of([0.9, 0.9, 0.9], {}).model_copy(update={"attacks": {"norm": nothing}})
     weak = attack_table(gathered(part_of("laplace", [none], attacks=["norm"])))
     assert weak.rows[0].cells[2] == "0.00 (weak)", "what finds nothing is not the strongest"
+
+
+def test_each_defense_stands_for_itself_with_its_best_compromise() -> None:
+    """Of kdk the second: .02 of utility is a tenth of the federation's gain, .3 of leakage a third of all."""
+    second = steady(0.91, 0.2)
+    weak = attack_of([0.0, 0.0, 0.0]).model_copy(update={"weak_attack": True})
+    second = second.model_copy(update={"attacks": {**second.attacks, "direct": weak}})
+    first = outcome_of([0.93, 0.931, 0.932], {"norm": [0.1, 0.12, 0.11], "pmc": [0.5, 0.52, 0.51]})
+    data = gathered(part_of("kdk", [first, second], attacks=["norm", "pmc", "direct"]), part_of("iso", []))
+    (row,) = attack_table(data).rows
+    assert row.cells == ("kdk", "scale=2", "0.20 ◂", "0.10", "0.00 (weak)")
+    frame = attack_table(data).frame
+    assert dict(zip(frame["attack"], frame["share"], strict=True)) == {"norm": 0.5, "pmc": 0.5, "direct": 0.0}
+    assert frame["weak"].tolist() == [False, False, True]
 
 
 def test_what_the_search_took() -> None:
@@ -192,12 +208,13 @@ def test_what_the_search_took() -> None:
 
 
 def test_failures_and_the_history() -> None:
-    lost = [Outcome.failed("diverged", "loss is NaN")] * 2 + [Outcome.failed("oom", "full")]
-    parts = part_of("laplace", [*LAPLACE, *lost[:2]]), part_of("kdk", [(0.7, 0.9), lost[0], lost[2]])
+    lost = [Outcome.failed("diverged", f"loss is NaN at step {n}\nand a long trace") for n in (12, 900)]
+    lost += [Outcome.failed("oom", "full"), Outcome.failed("preempted", "gone")]
+    parts = part_of("laplace", [*LAPLACE, *lost[:2]]), part_of("kdk", [(0.7, 0.9), lost[0], *lost[2:]])
     data = gathered(*parts)
     table = failure_table(data)
     assert [row.cells for row in table.rows] == [
-        ("diverged", "3", "laplace 2, kdk 1", "loss is NaN"),
+        ("diverged", "3", "laplace 2, kdk 1", "loss is NaN at step 12"),
         ("oom", "1", "kdk 1", "full"),
     ]
     assert table.frame["trials"].tolist() == [2, 1, 1]
@@ -240,7 +257,7 @@ def test_every_data_set_is_gathered_with_its_own() -> None:
     here, there = gather(campaign)
     assert (here.found.dataset, there.found.dataset) == ("breast_cancer", "wine")
     assert (here.decision.dataset, there.decision.dataset) == ("breast_cancer", "wine")
-    assert (len(here.failures), len(there.failures)) == (1, 0)
+    assert (len(failure_table(here).rows), len(failure_table(there).rows)) == (1, 0)
     assert [p.name for p in here.campaign.studies] == ["camp-breast_cancer-laplace"]
-    assert list(here.attacks.points) == ["laplace"]
+    assert [row.cells[0] for row in attack_table(here).rows] == ["laplace"]
     assert len(here.rankings) == 3

@@ -1,4 +1,4 @@
-"""Rankings below caps of leakage, attacks by defense, and failures by reason."""
+"""Rankings of defenses below caps of leakage."""
 
 import math
 
@@ -6,8 +6,7 @@ import pytest
 
 from tests.helpers.campaigns import campaign_of, outcome_of, part_of
 from tune_vfl.analysis.joint_front import joint_of
-from tune_vfl.analysis.tables import attack_table, chances_to_be_best, failures, rankings
-from tune_vfl.outcome import Outcome
+from tune_vfl.analysis.rankings import chances_to_be_best, rankings
 
 LAPLACE = ((0.94, 0.6), (0.90, 0.3), (0.80, 0.25))
 MARVELL = ((0.92, 0.18), (0.85, 0.09), (0.945, 0.8))
@@ -54,32 +53,3 @@ def test_noise_leaves_the_first_place_open() -> None:
     extra = [outcome_of([0.6, 0.603, 0.606], {"norm": [0.05, 0.05, 0.05]})]
     ranking = rankings(joint_of(campaign_of(part_of("laplace", noisy), part_of("kdk", other + extra))), caps=[0.2])[0]
     assert 0.5 < ranking.rows[0].best < 0.8
-
-
-def test_attacks_by_defense() -> None:
-    kdk = [outcome_of([0.9, 0.901, 0.902], {"norm": [0.1, 0.1, 0.1]})] * 2
-    laplace = [
-        outcome_of([0.93, 0.931, 0.932], {"norm": [0.1, 0.12, 0.11], "pmc": [0.3, 0.32, 0.31]}),
-        outcome_of([0.6, 0.601, 0.602], {"norm": [0.8, 0.82, 0.81], "pmc": [0.3, 0.32, 0.31]}),
-    ]
-    table = attack_table(joint_of(campaign_of(part_of("laplace", laplace), part_of("kdk", kdk, attacks=["norm"]))))
-    assert (table.attacks, table.defenses) == (("norm", "pmc"), ("laplace", "kdk"))
-    assert table.points["laplace"].number == 0
-    worst = table.cells["laplace", "pmc"]
-    assert worst.advantage == pytest.approx(0.31)
-    assert (worst.worst, worst.share) == (True, 0.5)
-    assert worst.interval is not None
-    assert worst.interval[0] < 0.31 < worst.interval[1]
-    assert not table.cells["laplace", "norm"].worst
-    assert ("kdk", "pmc") not in table.cells
-    assert table.cells["kdk", "norm"].share == 1.0
-
-
-def test_failures_are_grouped_by_what_they_say() -> None:
-    lost = [Outcome.failed("diverged", f"loss is NaN at step {n}\nand a long trace") for n in (12, 900)]
-    parts = part_of("laplace", [*LAPLACE, *lost]), part_of("kdk", [lost[0], Outcome.failed("oom", "full")])
-    first, second = failures(parts)
-    assert (first.outcome, first.reason, first.count) == ("diverged", "loss is NaN at step 12", 3)
-    assert first.where == {"camp-breast_cancer-laplace": 2, "camp-breast_cancer-kdk": 1}
-    assert (second.outcome, second.count) == ("oom", 1)
-    assert failures([part_of("kdk", [Outcome.failed("preempted", "gone")])]) == ()
