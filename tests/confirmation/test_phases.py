@@ -9,13 +9,13 @@ import pytest
 
 from tests.confirmation.conftest import Here
 from tests.helpers.contests import in_campaign, played, searched
+from tests.helpers.ledgers import reopened
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.confirmation.contest import Contest
 from tune_vfl.confirmation.run import confirm
 from tune_vfl.execution import runner
 from tune_vfl.execution.trainable_spec import TrainableSpec
 from tune_vfl.ledger.confirmation_store import Confirmations
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.confirmations import UNDEFENDED
 from tune_vfl.spec.cell import Cell
 
@@ -138,7 +138,7 @@ def test_a_campaign_s_answer_is_what_its_studies_say_together(here: type[Here]) 
     tuned = confirm("campaign", seeds=2, adaptive=0.5, work=work).answer
     assert tuned is not None
     for name in ("laplace", "gaussian"):
-        own = Ledger.open(name).record().confirmation
+        own = reopened(name).record().confirmation
         assert own is not None
         assert own.points == tuple(p for p in tuned.points if p.study == name)
         assert all(p.tuned for p in own.points if p.confirmed), "attackers are part of both answers"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import reports.page
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.packing import run as keep
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl import load_study
@@ -15,7 +15,6 @@ from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.planning import shared_out
 from tune_vfl.errors import SpecError, StudyError
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.records.campaigns import PlannedCampaign
@@ -85,7 +84,7 @@ def test_a_part_belongs_to_one_campaign_and_its_lease():
     place = storage_at(None)
     with place.lease("c"), pytest.raises(StudyError, match="being run by another process"):
         run_campaign(
-            PlannedCampaign.of(Ledger.open("c-laplace").study),
+            PlannedCampaign.of(reopened("c-laplace").study),
             work=TrainableSpec(SimulatedTrainable, {}),
             progress=False,
         )

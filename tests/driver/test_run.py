@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.helpers.ledgers import reopened
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl import load_study
 from tune_vfl.driver import campaign_run
@@ -14,7 +15,6 @@ from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.study_run import StudyRun
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.campaigns import PlannedCampaign
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import StudyRecord
@@ -57,7 +57,7 @@ def test_a_search_fills_its_ledger_with_a_front_and_a_baseline(capfd):
     assert ended.record.by_outcome() == {"ok": 24, "running": 0, "waiting": 0}
     assert ended.record.baseline.outcome == "ok"
     assert ended.record.reference_point == (0.5, 1.0)
-    packs = Counter(t.pack for t in Ledger.open("study").trials())
+    packs = Counter(t.pack for t in reopened("study").trials())
     assert set(packs.values()) == {6}
     summary = load_study("study").summary()
     assert summary["trials"]["ok"] == 24
@@ -91,7 +91,7 @@ def test_a_ledger_that_is_gone_when_the_last_pack_of_a_stopped_search_is_told_is
 def test_other_code_is_refused_unless_it_is_accepted(monkeypatch, capfd):
     """A defense that was edited in place: its new leakages do not belong beside the old ones."""
     go(budget={"trials": 4})
-    (held,) = Ledger.open("study").code
+    (held,) = reopened("study").code
     changed = {**held, "tune_vfl.defenses.laplace": "edited"}
     monkeypatch.setattr(campaign_run, "code_of", lambda *_: changed)
     go(budget={"trials": 4})  # nothing is owed, nothing is measured
@@ -99,14 +99,14 @@ def test_other_code_is_refused_unless_it_is_accepted(monkeypatch, capfd):
         go(budget={"trials": 6})
     assert len(load_study("study").record().studies[0].trials) == 4
     check_ledger(go(budget={"trials": 6}, other_code=True).record, 6)
-    assert Ledger.open("study").code == [held, changed]
+    assert reopened("study").code == [held, changed]
     assert "measured by other code from here on: tune_vfl.defenses.laplace (changed)" in capfd.readouterr().err
     check_ledger(go(budget={"trials": 7}).record, 7)
 
 
 def test_a_study_without_digests_goes_on_with_a_note(capfd):
     go(budget={"trials": 4})
-    ledger = Ledger.open("study")
+    ledger = reopened("study")
     ledger._set(code=None)
     check_ledger(go(budget={"trials": 6}).record, 6)
     assert "which code measured its first trials is not known" in capfd.readouterr().err

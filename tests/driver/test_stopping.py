@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from tests.conftest import Run
 from tests.driver.conftest import Workers
 from tests.helpers.campaigns import campaign_of, part_of
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.resuming import resume
 from tests.helpers.simulated import SimulatedTrainable
 from tune_vfl.analysis.alternatives import ended
 from tune_vfl.driver.campaign_run import run_campaign
 from tune_vfl.driver.planning import planned_campaign
 from tune_vfl.execution.trainable_spec import TrainableSpec
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.outcome import Outcome, Score
 from tune_vfl.records.studies import StudyRecord, TrialRecord
@@ -118,7 +117,7 @@ def test_what_still_ran_counts_and_does_not_open_it_again(home: Any) -> None:
     def tell(number: int, utility: float) -> StudyRecord:
         outcome = Outcome(outcome="ok", utility=Score.of("auc", [utility]), leakage=0.5)
         assert ledger.tell(numbers[number], outcome) is not None
-        return Ledger.open("study").record()
+        return reopened("study").record()
 
     assert [tell(n, 0.5).waiting for n in (0, 1)] == [4, 4]
     assert [(found.waiting, found.running) for found in (tell(2, 0.4), tell(3, 0.3))] == [(0, 2), (0, 1)]

@@ -21,10 +21,10 @@ import pytest
 from tests.faults.driver import search
 from tests.faults.mlflow_server import Server
 from tests.helpers.fronts import ranks_of
+from tests.helpers.ledgers import reopened
 from tests.helpers.ready import Program, start
 from tests.helpers.simulated import Simulation, closed_form
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.studies import StudyRecord
 
 # Twelve points in a fixed order: whatever happens in between, the study ends with each of them, once.
@@ -163,7 +163,7 @@ def cluster_of(head_cpus: int) -> Iterator[Any]:
 def finished(name: str = "study", *, running: bool = False) -> int:
     """How many trials the ledger holds that are finished, or that run; none while it cannot be read."""
     try:
-        ledger = Ledger.open(name)
+        ledger = reopened(name)
     except StudyError:
         return 0
     ledger.close()
@@ -178,7 +178,7 @@ def check_study(expected: dict[float, str] | None = None, name: str = "study") -
         expected: the points that do not end ok.
         name: the study.
     """
-    ledger = Ledger.open(name)
+    ledger = reopened(name)
     ledger.close()
     record = ledger.record()
     assert record.running == record.waiting == 0, "nothing is left running, nothing owed"

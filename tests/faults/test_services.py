@@ -13,9 +13,9 @@ from tests.faults.driver import search
 from tests.faults.harness import Driver, check_mlflow, check_study, lost
 from tests.faults.mlflow_server import Door, Server
 from tests.helpers.drivers import shared_ray
+from tests.helpers.ledgers import reopened
 from tests.helpers.postgres import Postgres
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.records.studies import StudyRecord
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -69,7 +69,7 @@ def test_a_driver_that_was_cut_off_goes_on_alone_until_it_is_taken_over(
     assert code == 2
     assert "study 'study' was taken over by another process" in err
     assert f"process {os.getpid()} on " in err
-    assert Ledger.open("study").record().trials == record.trials, "nothing came after the end"
+    assert reopened("study").record().trials == record.trials, "nothing came after the end"
 
 
 def open_later(door: Door, driver: Driver) -> None:

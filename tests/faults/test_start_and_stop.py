@@ -9,7 +9,7 @@ import pytest
 from tests.faults.driver import search
 from tests.faults.harness import SCALES, Driver, finished, lost
 from tests.helpers.drivers import shared_ray
-from tune_vfl.ledger.ledger import Ledger
+from tests.helpers.ledgers import reopened
 from tune_vfl.records.studies import StudyRecord, in_order
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -18,7 +18,7 @@ FIRST = [SCALES[place] for place in (7, 2, 9, 5, 0)]
 
 
 def record_of() -> StudyRecord:
-    ledger = Ledger.open("study")
+    ledger = reopened("study")
     ledger.close()
     return ledger.record()
 

@@ -12,8 +12,8 @@ import pytest
 from tests.faults.driver import search
 from tests.faults.harness import SCALES, Driver, check_study, cluster_of, lost, spec_of
 from tests.helpers.drivers import shared_ray
+from tests.helpers.ledgers import reopened
 from tune_vfl import load_study
-from tune_vfl.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -104,7 +104,7 @@ def test_a_machine_that_goes_away_costs_its_flight_and_counts_against_no_trial(
     assert code == 0, err
     record = check_study()
     assert 0 < lost(record) <= 2
-    assert {t.lost for t in Ledger.open("study").trials()} == {None, "node"}
+    assert {t.lost for t in reopened("study").trials()} == {None, "node"}
     assert "the machine that it ran on went away" in err
 
 
@@ -134,7 +134,7 @@ def test_packs_that_the_memory_monitor_ends_are_asked_again_by_halves(
     assert code == 0, err
     assert "the machine ran out of memory" in err
     check_study()
-    ledger = Ledger.open("study")
+    ledger = reopened("study")
     assert "memory" in {t.lost for t in ledger.trials()}
     packs = Counter(t.pack for t in ledger.trials())
     assert set(packs.values()) >= {4, 2, 1}

@@ -4,10 +4,9 @@ import pytest
 
 from tests.helpers.campaigns import steady
 from tests.helpers.confirmations import made_up_confirmation
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.confirmation_store import Confirmations
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import study_names
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.outcome import TunedAttack
@@ -32,7 +31,7 @@ def test_a_record_is_read_by_another_process_and_kept_once() -> None:
     ledger.close()
     held = Confirmations(storage_at(), None).records("study")
     assert held == {("study", 3, 1000): SEEN, ("study", UNDEFENDED, 1000): LOST}
-    assert Ledger.open("study").record().trials == ()
+    assert reopened("study").record().trials == ()
     assert study_names() == ["study"]
 
 
@@ -42,7 +41,7 @@ def test_the_answer_is_part_of_the_study_s_record() -> None:
     assert ledger.record().confirmed == {}
     answer = made_up_confirmation("study")
     Confirmations(ledger.place, None).set_answer(answer)
-    record = Ledger.open("study").record()
+    record = reopened("study").record()
     assert record.confirmation == answer
     assert list(record.confirmed) == [10], "those that did not stay are not confirmed"
 
@@ -50,11 +49,11 @@ def test_the_answer_is_part_of_the_study_s_record() -> None:
 def test_a_study_keeps_its_measure_and_refuses_another() -> None:
     ledger = open_ledger()
     ledger.close()
-    held = Ledger.open("study").study
+    held = reopened("study").study
     assert held.measure == MEASURE
     assert held.dumped()["measure"] == MEASURE
     ledger._set(measure=1)
-    assert Ledger.open("study").record().measure == 1, "it is still read"
+    assert reopened("study").record().measure == 1, "it is still read"
     with pytest.raises(StudyError, match=rf"has measure 1, and what is run today has measure {MEASURE}.*--name NEW"):
         open_ledger()
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import Run
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as run_trials
 from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.ledger.damage import DamagedError, find_damage
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.checked_json import DamagedValueError, dump, load
@@ -64,11 +63,11 @@ def test_a_damaged_trial_is_named_and_measured_again(column: str, home: Path, ru
     assert f"study 'bad', trial 1: {named}: lost" in mended.detail
     assert untouched.status == "ok"
     assert examine_ledger().status == "ok"
-    trial = Ledger.open("bad").trials()[1]
+    trial = reopened("bad").trials()[1]
     again = column in {"result", "params", "utility"}
     assert (trial.outcome == "preempted") == again
     assert ("1 trials are owed: tune-vfl resume bad" in mended.detail) == again
-    assert len(Ledger.open("bad").owed_retries()) == (again and column != "params")
+    assert len(reopened("bad").owed_retries()) == (again and column != "params")
     for verb in ("status", "frontier"):
         assert run(verb, "bad", "--json")[0] == 0
 
@@ -107,7 +106,7 @@ def test_what_is_measured_once_a_study_is_measured_again_together(home: Path) ->
         open_study("c").record()
     (check,) = [check for check in repair(lambda _said: None) if check.name == "repair c"]
     assert "'tune-vfl resume c-laplace' and 'confirm' measure again" in check.detail
-    reader = Ledger.open("c-laplace")
+    reader = reopened("c-laplace")
     assert (reader.references, reader.reference_point, reader.baseline) == (None, None, None)
 
 

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy
 
 from tests.conftest import Run
+from tests.helpers.ledgers import reopened
 from tests.helpers.postgres import Postgres
 from tests.helpers.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError, UnreachableError, UsageError
@@ -94,7 +95,7 @@ def test_a_lost_answer_doubles_nothing_and_loses_nothing(
             assert record is not None, "it is this session's own trial"
             assert record.outcome.outcome == "ok"
     assert cut == ["begin", "tell"] * 2
-    held = Ledger.open("study", place.url)
+    held = reopened("study", place.url)
     assert [t.number for t in held.trials()] == [0, 1, 2, 3]
     assert held.record().by_outcome() == {"ok": 2, "running": 2, "waiting": 0}
 
@@ -134,7 +135,7 @@ def test_a_restart_and_ended_sessions_cost_the_wait_alone(
             driver.join(120)
         assert not driver.is_alive()
         lease.check()
-    held = Ledger.open("study", place.url).trials()
+    held = reopened("study", place.url).trials()
     assert [t.number for t in held] == done
     assert {t.outcome for t in held} == {"ok"}
     assert len({t.params["scale"] for t in held}) == len(held), "no point twice"
@@ -259,7 +260,7 @@ def test_a_full_disk_under_a_file_is_told_in_words(tmp_path: Path) -> None:
     engine.dispose()
     with pytest.raises(LedgerTroubleError, match=r"ledger\.db: the disk that holds it is full; make room there"):
         ledger._set(data="x" * 50_000)
-    assert Ledger.open("study", place.url).record().trials == ()
+    assert reopened("study", place.url).record().trials == ()
 
 
 def test_a_file_that_another_process_keeps_locked_is_waited_for(tmp_path: Path, monkeypatch: Any) -> None:
@@ -420,7 +421,7 @@ def test_every_verb_finds_the_ledger_that_the_environment_names(
         assert code == 0
         assert '"scale": 0.01' in out
     assert run("export", "study", "--select", "knee", "-o", tmp_path / "x.json", "--storage", url)[0] == 0
-    assert Ledger.open("study", url).trials()[orphan].outcome == "preempted"
+    assert reopened("study", url).trials()[orphan].outcome == "preempted"
     assert not (home / "ledger.db").exists()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.packing import planned, run
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.packing import pack, unpack
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def id_of(name: str, storage: str | None = None) -> str:
-    return Ledger.open(name, storage).record().id
+    return reopened(name, storage).record().id
 
 
 def test_two_studies_of_a_name_have_two_ids_and_more_trials_change_none(tmp_path: Path) -> None:

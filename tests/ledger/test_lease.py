@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.postgres import Postgres
 from tests.helpers.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError
@@ -198,7 +198,7 @@ def test_who_lost_it_cannot_write_and_is_told_who_has_it(place: LedgerStorage) -
             ledger.begin({"scale": 0.04})
         with pytest.raises(LeaseLostError), place.transaction(first):
             pass
-    assert len(Ledger.open("study", place.url).trials()) == 2
+    assert len(reopened("study", place.url).trials()) == 2
 
 
 def test_a_lease_that_was_given_back_writes_no_more(place: LedgerStorage) -> None:
@@ -270,7 +270,7 @@ def test_taking_over_waits_for_a_transaction_that_is_under_way(postgres: Postgre
 def test_leases_cost_readers_nothing(place: LedgerStorage) -> None:
     with place.lease("study") as lease:
         ledger_of(place, lease).begin({"scale": 0.02})
-        assert Ledger.open("study", place.url).record().running == 1
+        assert reopened("study", place.url).record().running == 1
 
 
 def test_unleased_ledgers_still_write() -> None:

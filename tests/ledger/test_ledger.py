@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.driver.proposals import Proposals
 from tune_vfl.errors import StudyError, UnreachableError
 from tune_vfl.execution.losses import MAX_NODE_LOSSES
 from tune_vfl.ledger import reading
-from tune_vfl.ledger.ledger import Ledger, NewTrial
+from tune_vfl.ledger.ledger import NewTrial
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.trials import overdue
 from tune_vfl.machine.passwords import hide_password
@@ -39,7 +39,7 @@ def test_a_trial_comes_back_as_it_was_told():
     assert ledger.record().running == 1
     outcome = ok_outcome(ledger, {"scale": 0.01})
     told = ledger.tell(number, outcome)
-    held = Ledger.open("study").record().trials[0]
+    held = reopened("study").record().trials[0]
     assert held == told
     assert held.outcome == outcome
     assert held.params == {"scale": 0.01}
@@ -75,7 +75,7 @@ def test_what_was_told_here_is_not_read_again(monkeypatch):
     def tell(*numbers):
         for number in numbers:
             ledger.tell(number, ok_outcome(ledger, {"scale": 0.01 * (number + 1)}))
-        assert ledger.record() == Ledger.open("study").record()
+        assert ledger.record() == reopened("study").record()
         return [trial.number for trial in read[-2]]
 
     assert tell(2) == [0, 1, 2, 3], "0 and 1 still run"
@@ -91,7 +91,7 @@ def test_what_was_told_here_is_not_read_again(monkeypatch):
 
 def test_the_head_of_a_study_comes_back():
     ledger = open_ledger(training={"epochs": 7}, budget={"trials": 9, "seeds": 2})
-    held = Ledger.open("study")
+    held = reopened("study")
     assert (held.spec, held.cell, held.space) == (ledger.spec, ledger.cell, ledger.space)
     assert held.row().trials == 9
     assert held.spec.training.model_fields_set == {"epochs"}
@@ -123,13 +123,13 @@ def test_a_pack_is_told_whole_or_not_at_all(home):
         )
     with pytest.raises(Exception, match="no"):
         ledger.tell_together(outcomes)
-    assert Ledger.open("study").record().by_outcome() == {"running": 4, "waiting": 36}
+    assert reopened("study").record().by_outcome() == {"running": 4, "waiting": 36}
     with closing(sqlite3.connect(home / "ledger.db")) as database:
         database.execute("DROP TRIGGER harm")
     first = ledger.tell(1, outcomes[1])
     told = ledger.tell_together(outcomes)
     assert [record.number for record in told] == [0, 2, 3], "one was finished before"
-    held = Ledger.open("study").record()
+    held = reopened("study").record()
     assert list(held.trials) == [told[0], first, *told[1:]]
     assert {record.number: record.outcome for record in held.trials} == outcomes
     assert ledger.tell_together(outcomes) == []
@@ -177,7 +177,7 @@ def test_what_is_not_finite_never_completes(bad):
     assert told.outcome.outcome == "ok"
     assert told.outcome.logged == {"x": 1.0}
     assert {t.outcome for t in ledger.trials() if t.objectives is not None} == {"ok"}
-    assert Ledger.open("study").record().trials == ledger.record().trials
+    assert reopened("study").record().trials == ledger.record().trials
 
 
 def test_an_orphan_is_lost_and_asked_again_once_with_the_same_parameters():
@@ -238,7 +238,7 @@ def test_an_unknown_study_names_the_nearest():
     open_ledger("laplace-bank")
     assert study_names() == ["kdk-bank", "laplace-bank"]
     with pytest.raises(StudyError, match=r"Did you mean 'kdk-bank'"):
-        Ledger.open("kdk-bnk")
+        reopened("kdk-bnk")
 
 
 def test_the_write_ahead_log_is_on(home):
@@ -252,7 +252,7 @@ def test_a_ledger_that_cannot_be_opened_says_so(home):
     with pytest.raises(UnreachableError, match=r"ledger\.db"):
         open_ledger()
     with pytest.raises(UnreachableError) as caught:
-        Ledger.open("x", "postgresql://user:secret@127.0.0.1:1/db?connect_timeout=2")
+        reopened("x", "postgresql://user:secret@127.0.0.1:1/db?connect_timeout=2")
     assert "secret" not in str(caught.value).split(":", 3)[0]
     assert hide_password("postgresql://user:secret@host/db") == "postgresql://user@host/db"
 

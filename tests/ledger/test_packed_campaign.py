@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
+from tests.helpers.ledgers import reopened
 from tests.helpers.packing import joint, keep, planned, run
 from tests.ledger.test_packing import repacked
 from tune_vfl import load_study
 from tune_vfl.errors import ParcelError, StudyError
 from tune_vfl.ledger.confirmation_store import Confirmations
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.packing import pack, unpack
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.storage import storage_at
@@ -30,7 +30,7 @@ def made(folder):
     run(planned(constraints={"leakage": 0.2}), place)
     keep(place, confirmation=joint())
     with place.lease("c") as lease:
-        ledger = Ledger.open("c-laplace", place.url, lease)
+        ledger = reopened("c-laplace", place.url, lease)
         Confirmations(place, lease).set_answer(made_up_confirmation("c-laplace"))
         ledger.set_cost(1.5)
         ledger.close()

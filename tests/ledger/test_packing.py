@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.confirmations import made_up_confirmation
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.simulated import Simulation, simulate
 from tune_vfl import load_study
 from tune_vfl.errors import ParcelError, StudyError
 from tune_vfl.ledger import packing
 from tune_vfl.ledger.confirmation_store import Confirmations
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.packing import pack, unpack
 from tune_vfl.ledger.reading import study_names
 from tune_vfl.outcome import Outcome, TunedAttack
@@ -81,7 +80,7 @@ def test_everything_comes_back_and_says_nothing_of_where_it_was(ledger, tmp_path
     assert content == to_bytes(pack("study", ledger.place.url)), "the same study gives the same bytes"
     packed = from_bytes(content, "f")
     assert unpack(packed) == "new"
-    here, there = Ledger.open("study"), ledger
+    here, there = reopened("study"), ledger
     assert here.place.url != there.place.url
     assert here.record() == replace(there.record(), spec=here.spec, id=here.study.id)
     assert here.study.id != there.study.id, "both may go on, and share an MLflow"
@@ -148,11 +147,11 @@ def test_another_study_of_the_name_is_never_overwritten(packed):
     before = mine.record()
     with pytest.raises(StudyError, match=r"study 'study': 1 trials -> 5.*--name NEW"):
         unpack(packed)
-    assert Ledger.open("study").record() == before
+    assert reopened("study").record() == before
     renamed = packed.named("from-the-lab")
     unpack(renamed)
     assert study_names() == ["from-the-lab", "study"]
-    assert Ledger.open("from-the-lab").record().confirmation.name == "from-the-lab"
+    assert reopened("from-the-lab").record().confirmation.name == "from-the-lab"
     open_ledger("other", budget={"seeds": 2}).close()
     with pytest.raises(StudyError, match=r"budget\.seeds"):
         unpack(pack("other").named("study"))

@@ -4,12 +4,11 @@ import pytest
 from sqlalchemy import func, select, update
 
 from tests.helpers.confirmations import made_up_confirmation
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.packing import joint, keep, planned, run
 from tune_vfl import load_study
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.confirmation_store import Confirmations
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.removing import removal_of, remove
 from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
@@ -77,7 +76,7 @@ def test_a_part_is_taken_out_of_its_campaign():
     run(planned(("laplace", "gaussian", "iso"), 9), place)
     keep(place, confirmation=joint())
     with place.lease("c") as lease:
-        ledger = Ledger.open("c-laplace", None, lease)
+        ledger = reopened("c-laplace", None, lease)
         Confirmations(place, lease).set_answer(made_up_confirmation("c-laplace"))
         ledger.set_cost(3.0)
         ledger.close()

@@ -9,7 +9,7 @@ import sqlalchemy
 
 from tests.conftest import Run
 from tests.helpers.earlier import as_0_1_0
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.simulated import Simulation, simulate, simulated_cell, simulated_spec
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger import schema
@@ -103,7 +103,7 @@ def test_a_ledger_of_the_first_release_is_brought_over_on_demand_and_not_before(
     again = study_in(earlier)
     assert again.begin({"scale": 0.02}) == 1, "it is the same study, and goes on"
     assert re.fullmatch("[0-9a-f]{32}", again.study.id)
-    assert Ledger.open("study", earlier).study.id == again.study.id
+    assert reopened("study", earlier).study.id == again.study.id
 
 
 def test_a_ledger_in_use_is_not_brought_over(earlier: str) -> None:
@@ -118,16 +118,16 @@ def test_a_ledger_in_use_is_not_brought_over(earlier: str) -> None:
 def test_one_without_ids_of_studies_keeps_its_own_identity(earlier: str) -> None:
     migrate(earlier)
     place = storage_at(earlier)
-    identity, study_id = place.identity(), Ledger.open("study", earlier).study.id
+    identity, study_id = place.identity(), reopened("study", earlier).study.id
     with place.transaction() as connection:
         connection.exec_driver_sql("ALTER TABLE studies DROP COLUMN id")
         connection.exec_driver_sql("UPDATE tune_vfl_ledger SET version = 5")
     place.close()
     with pytest.raises(StudyError, match=rf"is one of tune-vfl {VERSION} \(schema 5\): 'tune-vfl doctor --migrate'"):
-        Ledger.open("study", earlier)
+        reopened("study", earlier)
     assert f"from schema 5 to {SCHEMA}" in migrate(earlier).detail
     assert storage_at(earlier).identity() == identity
-    assert Ledger.open("study", earlier).study.id not in ("", study_id)
+    assert reopened("study", earlier).study.id not in ("", study_id)
 
 
 @pytest.mark.parametrize("step", [0, 1])
@@ -148,7 +148,7 @@ def test_a_backup_is_made_before_and_is_brought_over_too(home: Path, tmp_path: P
     assert (code, json.loads(out)["studies"]) == (0, 1)
     assert storage_at(str(tmp_path / "before.db")).version() == 4
     migrate(str(tmp_path / "before.db"))
-    assert Ledger.open("study", str(tmp_path / "before.db")).record().trials == ()
+    assert reopened("study", str(tmp_path / "before.db")).record().trials == ()
     assert storage_at().version() == 4
 
 
@@ -156,7 +156,7 @@ def test_a_study_is_read_and_packed_with_the_digests_of_its_code_and_without(hom
     open_ledger().close()
     place = storage_at()
     place.write(lambda connection: connection.execute(sqlalchemy.update(schema.studies).values(code={"a.py": "1"})))
-    assert Ledger.open("study").record().trials == ()
+    assert reopened("study").record().trials == ()
     assert run("study", "pack", "study", "-o", home / "study.pack")[0] == 0
     assert run("study", "unpack", home / "study.pack", "--name", "again")[0] == 0
     codes = place.read(lambda connection: connection.execute(sqlalchemy.select(schema.studies.c.code)).scalars().all())

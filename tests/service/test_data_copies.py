@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import Run
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tune_vfl.data.own_files import content_digest, own_files, relocated
 from tune_vfl.errors import SpecError, StudyError
-from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.packing import pack, unpack
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.places import home as home_folder
@@ -112,7 +111,7 @@ def test_later_verbs_read_the_copy(raw: dict[str, Any], tmp_path: Path) -> None:
         begin(first)
     for name in ("bank", "shop"):
         (tmp_path / f"{name}.csv").unlink()
-    assert len(own_files({"dataset": Ledger.open("loans").cell.dataset.model_dump()})) == 2
+    assert len(own_files({"dataset": reopened("loans").cell.dataset.model_dump()})) == 2
 
 
 def kept_by_clean(run: Run, *options: object) -> str:

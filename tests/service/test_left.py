@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Run
-from tests.helpers.ledgers import open_ledger
+from tests.helpers.ledgers import open_ledger, reopened
 from tests.helpers.packing import planned
 from tests.helpers.packing import run as give
 from tests.helpers.reports import write_report
@@ -75,7 +75,7 @@ def test_a_campaign_is_left_as_a_whole(run: Run) -> None:
     give(planned(), storage_at())
     with storage_at().lease("c"):
         for name in ("c-laplace", "c-gaussian"):
-            Ledger.open(name).begin({"scale": 0.05})
+            reopened(name).begin({"scale": 0.05})
         assert status_of(open_study("c"))["state"] == "running"
         assert open_study("c-laplace").record().studies[0].running == 1, "the lease of a part is its campaign's"
     assert "nothing runs it: 'tune-vfl resume c' goes on" in run("status", "c")[1]

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.helpers.ledgers import reopened
 from tests.helpers.simulated import SimulatedTrainable, simulated_cell, simulated_spec
 from tune_vfl.driver.campaign_run import _CampaignRun
 from tune_vfl.execution.trainable_spec import TrainableSpec
@@ -62,7 +63,7 @@ def test_a_campaign_is_repaired_as_one(home: Path) -> None:
 
 @pytest.mark.usefixtures("crashed")
 def test_a_run_of_one_part_tells_listeners_of_the_whole_campaign() -> None:
-    part = Ledger.open("whole-gaussian")
+    part = reopened("whole-gaussian")
     told: list[tuple[str, int]] = []
     with storage_at().lease("whole") as lease:
         run = _CampaignRun(

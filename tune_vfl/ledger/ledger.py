@@ -7,7 +7,7 @@ trials that run. Parameters are chosen by :mod:`tune_vfl.driver.proposals`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
@@ -15,9 +15,8 @@ from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.lease import Lease
 from tune_vfl.ledger.making import make_or_find
-from tune_vfl.ledger.reading import StudyReader, find
+from tune_vfl.ledger.reading import StudyReader
 from tune_vfl.ledger.schema import studies, trials
-from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import ending_of, not_repeated, repeats, trials_of
 from tune_vfl.machine.process_identity import end_session, new_session
 from tune_vfl.outcome import Outcome, drop_non_finite
@@ -52,7 +51,7 @@ class NewTrial(NamedTuple):
 class Ledger(StudyReader):
     """The writable ledger of one study.
 
-    Use :meth:`of_campaign` to run studies and :meth:`open` to go on with one.
+    :meth:`of_campaign` makes or opens those of a plan.
 
     Attributes:
         study: its plan, as stored.
@@ -82,30 +81,6 @@ class Ledger(StudyReader):
         place.make()
         opened = place.write(lambda connection: make_or_find(connection, campaign), lease)
         return [cls(place, study, lease) for study in opened]
-
-    @classmethod
-    def open(cls, name: str, storage: str | None = None, lease: Lease | None = None) -> Ledger:
-        """Open an existing study.
-
-        Args:
-            name: its name.
-            storage: the database, see :func:`tune_vfl.ledger.storage.storage_at`.
-            lease: the study's, for writing.
-
-        Raises:
-            StudyError: when there is none of this name; the message names the nearest.
-        """
-        place = storage_at(storage)
-        return cls(place, find(place, name), lease)
-
-    @classmethod
-    def open_all(cls, names: Iterable[str], place: LedgerStorage, lease: Lease) -> dict[str, Ledger]:
-        """Open existing studies for writing with one lease, such as all of a campaign.
-
-        Raises:
-            StudyError: when there is none of a name.
-        """
-        return {name: cls(place, find(place, name), lease) for name in names}
 
     def close(self) -> None:
         """End this session; trials that it left running are orphans from now on."""

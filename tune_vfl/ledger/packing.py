@@ -7,7 +7,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, Table, insert, select
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
+from tune_vfl.ledger.names import campaign_names, parts_of, refuse_unknown
 from tune_vfl.ledger.reading import refuse_no_ledger
 from tune_vfl.ledger.schema import campaigns, confirmations, new_study_id, studies, trials
 from tune_vfl.ledger.storage import storage_at
@@ -42,9 +42,7 @@ def pack(name: str, storage: str | None = None) -> Packed:
     place = storage_at(storage)
 
     def ask(connection: Connection) -> Packed:
-        held, known = campaign_names(connection), names_in(connection)
-        if name not in held and name not in known:
-            raise StudyError(nowhere(name, known, held, place.shown))
+        refuse_unknown(connection, name, place.shown)
         return _packed(connection, name)
 
     return place.read(ask)

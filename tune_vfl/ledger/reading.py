@@ -1,4 +1,4 @@
-"""Reading of studies and campaigns."""
+"""Studies and campaigns of a ledger: opened by name, and read by queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, select
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.database import LedgerStorage
 from tune_vfl.ledger.lease import lease_of
-from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
+from tune_vfl.ledger.names import names_in, parts_of, refuse_unknown
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.ledger.trials import overdue, trials_of
@@ -233,15 +233,13 @@ def find(place: LedgerStorage, name: str) -> PlannedStudy:
     Raises:
         StudyError: when there is none of this name, or it is a campaign's.
     """
-    if not place.exists():
-        raise StudyError(nowhere(name, [], [], place.shown))
 
     def ask(connection: Connection) -> PlannedStudy:
         row = connection.execute(select(studies).where(studies.c.name == name)).mappings().one_or_none()
         if row is not None:
             return PlannedStudy.read(dict(row))
-        if parts := parts_of(connection, name):
-            raise StudyError(f"{name!r} is a campaign of the studies {', '.join(parts)}: name one of them")
-        raise StudyError(nowhere(name, names_in(connection), campaign_names(connection), place.shown))
+        refuse_unknown(connection, name, place.shown)
+        parts = ", ".join(parts_of(connection, name))
+        raise StudyError(f"{name!r} is a campaign of the studies {parts}: name one of them")
 
     return place.read(ask)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Text, delete, func, or_, select, type_coerce, update
 
 from tune_vfl.errors import StudyError
-from tune_vfl.ledger.names import campaign_names, names_in, nowhere, parts_of
+from tune_vfl.ledger.names import campaign_names, parts_of, refuse_unknown
 from tune_vfl.ledger.schema import campaigns, confirmations, leases, studies, trials
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.machine.checked_json import DamagedValueError, load
@@ -99,8 +99,7 @@ def remove(name: str, storage: str | None = None) -> Removal:
 def _removal(name: str, connection: Connection, shown: str, storage: str | None) -> Removal:
     there = campaign_names(connection)
     row = connection.execute(select(studies.c.campaign).where(studies.c.name == name)).one_or_none()
-    if row is None and name not in there:
-        raise StudyError(nowhere(name, names_in(connection), there, shown))
+    refuse_unknown(connection, name, shown)
     campaign = name if row is None else str(row.campaign)
     parts = parts_of(connection, campaign) if campaign else [name]
     going = tuple(parts) if row is None else (name,)

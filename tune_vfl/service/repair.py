@@ -9,6 +9,7 @@ from tune_vfl.ledger.damage import DamagedError, find_damage, mend
 from tune_vfl.ledger.db_errors import LedgerTroubleError
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.names import parts_of
+from tune_vfl.ledger.reading import open_study
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.checks import Health
 from tune_vfl.service.studies import campaign_record, everything
@@ -58,13 +59,13 @@ def _repair_one(name: str, storage: str | None) -> Health:
         place = storage_at(storage)
         with place.lease(name) as lease:
             lost = place.write(lambda c: mend(c, find_damage(c, [name, *parts_of(c, name)])), lease)
-            ledgers = Ledger.open_all([study.name for study in campaign_record(name, storage).studies], place, lease)
+            ledgers = [Ledger(place, part.study, lease) for part in open_study(name, storage).parts()]
             try:
-                recovered = sum(len(ledger.recover()) for ledger in ledgers.values())
+                recovered = sum(len(ledger.recover()) for ledger in ledgers)
                 shown = campaign_record(name, storage)
                 Recorder(name, shown.studies[0].spec.tracking).rewrite(shown)
             finally:
-                for ledger in ledgers.values():
+                for ledger in ledgers:
                     ledger.close()
     except TuneVflError as error:
         return _failed(title, error, lost)
