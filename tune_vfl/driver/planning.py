@@ -11,7 +11,7 @@ from tune_vfl.driver.starting import with_starts
 from tune_vfl.errors import SpecError, did_you_mean
 from tune_vfl.records.campaigns import Campaign, PlannedCampaign, Skipped
 from tune_vfl.records.plans import PlannedStudy
-from tune_vfl.records.shares import Demand, even_shares
+from tune_vfl.records.shares import even_shares
 from tune_vfl.registry import Registry
 from tune_vfl.spec import Named, StudySpec, parse
 from tune_vfl.spec.constraints import OF_ATTACK, impossible
@@ -58,8 +58,7 @@ def shared_out(studies: Sequence[PlannedStudy], trials: int, campaign: str) -> t
     Raises:
         SpecError: for fewer trials than settings that come first.
     """
-    demands = [Demand(len(s.first), s.space.size) for s in studies]
-    shares = even_shares(demands, trials)
+    shares = even_shares([len(s.first) for s in studies], [s.space.size for s in studies], trials)
     return tuple(
         replace(study.changed(trials=max(1, share)), campaign=campaign)
         for study, share in zip(studies, shares, strict=True)

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tune_vfl.errors import SpecError
 
 
-class Demand(NamedTuple):
-    """The number of trials that one study can use.
-
-    Attributes:
-        first: the number of its own and published settings, each of which is tried.
-        most: the number of different settings; infinite with a float range.
-    """
-
-    first: int
-    most: float
-
-
-def even_shares(demands: Sequence[Demand], trials: int) -> list[int]:
+def even_shares(first: Sequence[int], most: Sequence[float], trials: int) -> list[int]:
     """Return the studies' numbers of trials: settings that come first, then equal shares up to the size of a space.
 
     Trials that a small space cannot use go to the other studies; a remainder goes to the first ones.
 
     Args:
-        demands: of the studies.
+        first: the number of each study's own and published settings, each of which is tried.
+        most: the number of different settings; infinite with a float range.
         trials: in all.
 
     Returns:
@@ -36,30 +24,16 @@ def even_shares(demands: Sequence[Demand], trials: int) -> list[int]:
     Raises:
         SpecError: when there are fewer trials than own and published settings, or than studies.
     """
-    shares = [min(max(1, d.first), trials if math.isinf(d.most) else int(d.most)) for d in demands]
+    sizes = [trials if math.isinf(size) else int(size) for size in most]
+    shares = [min(max(1, least), size) for least, size in zip(first, sizes, strict=True)]
     if sum(shares) > trials:
         raise SpecError(
-            f"budget.trials: {trials} are fewer than the {sum(shares)} that {len(demands)} defenses need for their "
+            f"budget.trials: {trials} are fewer than the {sum(shares)} that {len(shares)} defenses need for their "
             f"own and published settings; give at least {sum(shares)}, or list fewer defenses"
         )
-    return filled(shares, [d.most for d in demands], trials)
-
-
-def filled(had: Sequence[int], most: Sequence[float], total: int) -> list[int]:
-    """Raise all shares to one level within their limits; the first ones get the remainder.
-
-    Args:
-        had: the lower limits.
-        most: the upper limits.
-        total: the sum of the shares.
-
-    Returns:
-        The shares; their sum is ``total``, or less where all upper limits are reached.
-    """
-    given = list(had)
-    for _ in range(total - sum(had)):
-        hungry = [i for i, count in enumerate(given) if count < most[i]]
+    for _ in range(trials - sum(shares)):
+        hungry = [i for i, share in enumerate(shares) if share < most[i]]
         if not hungry:
             break
-        given[min(hungry, key=given.__getitem__)] += 1
-    return given
+        shares[min(hungry, key=shares.__getitem__)] += 1
+    return shares
