@@ -12,7 +12,7 @@ from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.select import select
 from tune_vfl.analysis.summary import frontier, summary
 from tune_vfl.config import load_config
-from tune_vfl.errors import SelectionError, UsageError
+from tune_vfl.errors import SelectionError, UnknownNameError, UsageError
 from tune_vfl.outcome import Outcome
 from tune_vfl.records.campaigns import CampaignRecord
 
@@ -104,7 +104,7 @@ def test_several_data_sets_ask_for_one() -> None:
         select(campaign, "knee")
     assert select(campaign, "max-utility", "wine").name == "camp-wine-laplace#2"
     assert select(campaign, "camp-wine-laplace#1").trial.number == 1
-    with pytest.raises(UsageError, match="no data set 'win'"):
+    with pytest.raises(UnknownNameError, match="unknown data set of 'camp' 'win'"):
         select(campaign, "knee", "win")
 
 

@@ -9,7 +9,7 @@ from tests.helpers.ledgers import open_ledger
 from tests.helpers.simulated import Simulation, closed_form, simulate
 from tune_vfl import load_study
 from tune_vfl.data import load
-from tune_vfl.errors import SelectionError
+from tune_vfl.errors import UnknownNameError
 from tune_vfl.outcome import Outcome
 from tune_vfl.service.reporting import changed_data
 from tune_vfl.spec.cell import References
@@ -49,7 +49,7 @@ def test_the_front_keeps_equal_points_and_drops_dominated_ones(study):
     beside |= {"utility_interval", "leakage_interval", "leakage_worst_seed"}
     assert set(middle) == {"number", "params", "utility", "leakage", *beside}
     assert study.frontier(attack="norm") == front
-    with pytest.raises(SelectionError, match="norm"):
+    with pytest.raises(UnknownNameError, match="norm"):
         study.frontier(attack="pmc")
 
 

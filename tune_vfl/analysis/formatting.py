@@ -65,6 +65,11 @@ def count(how_many: int, one: str, many: str | None = None) -> str:
     return f"{how_many} {one if how_many == 1 else many or one + 's'}"
 
 
+def counted(trials: Mapping[str, int]) -> str:
+    """Return trials by outcome: ``22 ok, 1 diverged``."""
+    return ", ".join(f"{number} {outcome}" for outcome, number in trials.items() if number) or "no trials"
+
+
 def listed(items: Sequence[str], word: str = "and") -> str:
     """Return ``a, b and c``."""
     return f" {word} ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

@@ -32,6 +32,7 @@ def select(campaign: CampaignRecord, by: str = DEFAULT, dataset: str | None = No
 
     Raises:
         UsageError: for another ``by``, or where several data sets leave the choice open.
+        UnknownNameError: for another data set.
         SelectionError: when there is no such setting, or none is recommended; the message names those to choose from.
     """
     selection = parse(by)
@@ -39,7 +40,7 @@ def select(campaign: CampaignRecord, by: str = DEFAULT, dataset: str | None = No
         return setting_of(_study(campaign, selection), selection)
     if selection.rule == "name":
         return _named(campaign, selection, dataset)
-    return _by_rule(_on(campaign, selection, dataset), selection)
+    return _by_rule(campaign.on_one(dataset), selection)
 
 
 def _study(campaign: CampaignRecord, selection: Selection) -> StudyRecord:
@@ -61,19 +62,8 @@ def _named(campaign: CampaignRecord, selection: Selection, dataset: str | None) 
             f"--select {selection.text!r}: neither a rule nor a defense or study of {campaign.name!r}; expected knee, "
             f"max-utility, min-leakage, decision, conditions, STUDY#21, or one of {', '.join(known)}"
         )
-    part = _on(replace(campaign, studies=tuple(parts)), selection, dataset)
+    part = replace(campaign, studies=tuple(parts)).on_one(dataset)
     return _by_rule(part, selection._replace(rule="decision" if campaign.constraints else "knee"))
-
-
-def _on(campaign: CampaignRecord, selection: Selection, dataset: str | None) -> CampaignRecord:
-    if dataset is None and len(campaign.datasets) > 1:
-        raise UsageError(
-            f"--select {selection.text!r}: {campaign.name!r} has {len(campaign.datasets)} data sets "
-            f"({', '.join(campaign.datasets)}); say which, or name a setting as STUDY#21"
-        )
-    if dataset is not None and dataset not in campaign.datasets:
-        raise UsageError(f"{campaign.name!r} has no data set {dataset!r}; it has: {', '.join(campaign.datasets)}")
-    return campaign if dataset is None else campaign.on(dataset)
 
 
 def _by_rule(part: CampaignRecord, selection: Selection) -> Setting:

@@ -13,7 +13,7 @@ from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.analysis.sentences import sentences
 from tune_vfl.analysis.setting import MeasuredModel, Setting
 from tune_vfl.analysis.settings_table import SettingsTable
-from tune_vfl.errors import SelectionError
+from tune_vfl.errors import UnknownNameError
 from tune_vfl.machine.passwords import hide_password
 from tune_vfl.machine.places import named_uri
 from tune_vfl.records.campaigns import CampaignRecord
@@ -127,7 +127,7 @@ def frontier(campaign: CampaignRecord, attack: str | None = None) -> list[dict[s
         without a significant difference (``STUDY#21``).
 
     Raises:
-        SelectionError: when no study has such an attack.
+        UnknownNameError: when no study ran such an attack; the message lists those that were run.
     """
     if campaign.lone:
         return [values(point, POINT) for point in front_settings(campaign, attack)]
@@ -145,7 +145,7 @@ def front_settings(campaign: CampaignRecord, attack: str | None = None) -> list[
     """
     known = dict.fromkeys(a.name for study in campaign.studies for a in study.cell.attacks)
     if attack is not None and attack not in known:
-        raise SelectionError(f"{campaign.name!r} has no attack {attack!r}; it has: {', '.join(known)}")
+        raise UnknownNameError(f"attack of {campaign.name}", attack, known)
     return [point for dataset in campaign.datasets for point in SettingsTable(campaign.on(dataset)).front(attack)]
 
 

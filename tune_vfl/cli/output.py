@@ -96,8 +96,3 @@ def say(message: str) -> None:
 def note(message: str) -> None:
     """Print a note on stderr: nothing is wrong, but a reader should know."""
     say(f"note: {message}")
-
-
-def counted(trials: Mapping[str, int]) -> str:
-    """Return trials by outcome: ``22 ok, 1 diverged``."""
-    return ", ".join(f"{count} {name}" for name, count in trials.items() if count) or "no trials"

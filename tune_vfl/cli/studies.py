@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from tune_vfl.analysis.formatting import NOT_NEEDED, counted
 from tune_vfl.cli.options import Json, Name, Storage
-from tune_vfl.cli.output import cell, counted, emit, emit_json, emit_table, plus_minus, say
+from tune_vfl.cli.output import cell, emit, emit_json, emit_table, plus_minus, say
 from tune_vfl.errors import UsageError
 from tune_vfl.machine.csv_text import to_csv
 from tune_vfl.machine.streams import complain
@@ -109,10 +110,9 @@ def frontier(
 
     Example: `tune-vfl frontier kdk-bank --format csv -o front.csv`
     """
-    from tune_vfl.service.studies import campaign_record, known_attack
+    from tune_vfl.service.studies import campaign_record
 
     campaign, form = campaign_record(name, storage), "json" if json else form
-    one = known_attack(campaign.studies, attack) if attack else None
     if form == "parquet" and out is None:
         raise UsageError("frontier --format parquet: give a file with -o FILE; parquet is not text")
     if form == "table" and out is not None:
@@ -120,12 +120,12 @@ def frontier(
     if form in ("table", "json"):
         from tune_vfl.analysis.summary import frontier as points_of
 
-        points = points_of(campaign, one)
+        points = points_of(campaign, attack)
         _show_points(points, out) if form == "json" else front_table(points)
     else:
         from tune_vfl.service.frames import frontier_frame
 
-        frame = frontier_frame(campaign, one)
+        frame = frontier_frame(campaign, attack)
         if out is None:
             emit(to_csv(frame).rstrip("\n"))
         elif form == "csv":
@@ -177,8 +177,6 @@ def front_table(front: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any] 
 
 def _successes(point: Mapping[str, Any]) -> dict[str, str]:
     """Return each attack's success as text, or that it was not needed."""
-    from tune_vfl.analysis.formatting import NOT_NEEDED
-
     known = {name: f"{value:.3f}" for name, value in point["attacks"].items()}
     return known | dict.fromkeys(point.get("not_needed") or {}, NOT_NEEDED)
 

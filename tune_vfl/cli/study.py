@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tune_vfl.analysis.formatting import counted
 from tune_vfl.cli.options import Json, Name, Storage
-from tune_vfl.cli.output import counted, emit, emit_json, say
+from tune_vfl.cli.output import emit, emit_json, say
 from tune_vfl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -129,12 +129,10 @@ def put_here(packed: Packed, name: str | None, storage: str | None, *, json: boo
 
     if name is not None:
         packed = packed.named(name)
-    did, records = unpack_here(packed, storage)
-    trials = Counter[str]()
-    for record in records:
-        trials.update(record.by_outcome())
+    did, record = unpack_here(packed, storage)
+    trials = record.by_outcome()
     if json:
-        emit_json({"schema": SCHEMA, **_named(packed), "did": did, "trials": dict(trials)})
+        emit_json({"schema": SCHEMA, **_named(packed), "did": did, "trials": trials})
         return
     emit(f"{_called(packed)} {DONE[did]}: {counted(trials)}")
     say(f"look at it: tune-vfl report {packed.name}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ConfigDict
 
+from tune_vfl.errors import UnknownNameError, UsageError
 from tune_vfl.records.plans import PlannedStudy
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec import StudySpec
@@ -87,6 +89,13 @@ class Campaign(Generic[Part]):
         """The number of running and waiting trials."""
         return sum(s.running + s.waiting for s in self.studies)
 
+    def by_outcome(self: CampaignRecord) -> dict[str, int]:
+        """Count the trials of all studies, see :meth:`tune_vfl.records.studies.StudyRecord.by_outcome`."""
+        counts = Counter[str]()
+        for study in self.studies:
+            counts.update(study.by_outcome())
+        return dict(counts)
+
     @property
     def datasets(self) -> tuple[str, ...]:
         """The names of its data sets, each once, in the order of the spec."""
@@ -100,6 +109,21 @@ class Campaign(Generic[Part]):
         elsewhere = tuple(f"{self.name}-{name}-" for name in self.datasets if name != dataset)
         skipped = tuple(s for s in self.skipped if s.study not in others and not s.study.startswith(elsewhere))
         return replace(self, studies=studies, skipped=skipped)
+
+    def on_one(self, dataset: str | None) -> Campaign[Part]:
+        """Return the campaign with the studies on one data set alone; its name may be left out where there is one.
+
+        Raises:
+            UsageError: where there are several and none is named.
+            UnknownNameError: for another data set.
+        """
+        known = self.datasets
+        if dataset is None and len(known) > 1:
+            several = f"{self.name!r} has {len(known)} data sets ({', '.join(known)})"
+            raise UsageError(f"{several}; say which, or name a setting as STUDY#21")
+        if dataset is not None and dataset not in known:
+            raise UnknownNameError(f"data set of {self.name!r}", dataset, known)
+        return self.on(dataset or known[0])
 
     def study(self, name: str) -> Part:
         """Return a study by its name."""

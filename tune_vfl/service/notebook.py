@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from tune_vfl.analysis.decision import Decision
 from tune_vfl.analysis.exporting import export
+from tune_vfl.analysis.formatting import counted
 from tune_vfl.analysis.sentences import sentences
 from tune_vfl.analysis.summary import frontier, summary
-from tune_vfl.errors import SpecError, UnknownNameError, UsageError
+from tune_vfl.errors import SpecError, UsageError
 from tune_vfl.ledger.reading import StoredStudy, open_study
 from tune_vfl.spec.constraints import Constraints, impossible
 
@@ -115,7 +115,7 @@ class Study(StoredStudy):
         from reports.naming import names_of
         from reports.plotted import plotly_figure
 
-        found, decision = _decided(_one_of(self.record(), dataset))
+        found, decision = _decided(self.record().on_one(dataset))
         return plotly_figure(frontier(found, decision, names_of(found)))
 
     def recommend(self, dataset: str | None = None, **constraints: float) -> Recommendation:
@@ -136,7 +136,7 @@ class Study(StoredStudy):
             SpecError: for an unknown constraint, or a bound outside of what its quantity can be, as 20 for 20%.
             UsageError: when there are several data sets and none of them is named.
         """
-        campaign = _one_of(self.record(), dataset)
+        campaign = self.record().on_one(dataset)
         if constraints:
             campaign = replace(campaign, spec={**campaign.spec, "constraints": _known(constraints)})
         return Recommendation(**vars(_decided(campaign)[1]))
@@ -223,18 +223,6 @@ def load_study(name: str, storage: str | PathLike[str] | None = None) -> Study:
     return Study(found.place, found.name)
 
 
-def _one_of(campaign: CampaignRecord, dataset: str | None) -> CampaignRecord:
-    """Return a campaign's studies on one data set; the name may be left out where there is only one."""
-    known = campaign.datasets
-    if dataset is None and len(known) > 1:
-        raise UsageError(
-            f"{campaign.name!r} has several data sets; name one: dataset={known[0]!r} ({', '.join(known)})"
-        )
-    if dataset is not None and dataset not in known:
-        raise UnknownNameError(f"data set of {campaign.name!r}", dataset, known)
-    return campaign.on(dataset or known[0])
-
-
 def _known(constraints: dict[str, float]) -> dict[str, float]:
     try:
         known = TypeAdapter(Constraints).validate_python(constraints)
@@ -255,12 +243,8 @@ def _decided(campaign: CampaignRecord) -> tuple[Joint, Decision]:
 
 
 def _told(campaign: CampaignRecord) -> str:
-    ended = Counter[str]()
-    for study in campaign.studies:
-        ended.update({name: n for name, n in study.by_outcome().items() if n})
     defenses = ", ".join(dict.fromkeys(s.cell.defense for s in campaign.studies))
-    trials = ", ".join(f"{n} {name}" for name, n in ended.items())
-    return f"{campaign.name}: {defenses} on {', '.join(campaign.datasets)}; {trials}"
+    return f"{campaign.name}: {defenses} on {', '.join(campaign.datasets)}; {counted(campaign.by_outcome())}"
 
 
 def _short(value: float) -> str:

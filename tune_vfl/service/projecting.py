@@ -9,13 +9,11 @@ from tune_vfl.ledger.reading import open_study
 from tune_vfl.machine.streams import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tune_vfl.confirmation.run import Confirmed
     from tune_vfl.ledger.packing import Unpacked
     from tune_vfl.ledger.reading import StoredStudy
+    from tune_vfl.records.campaigns import CampaignRecord
     from tune_vfl.records.packed import Packed
-    from tune_vfl.records.studies import StudyRecord
 
 
 def show_in_mlflow(found: StoredStudy) -> None:
@@ -42,14 +40,14 @@ def confirm_named(name: str, *, seeds: int = 10, adaptive: float = 0.0, storage:
     return ended
 
 
-def unpack_here(packed: Packed, storage: str | None = None) -> tuple[Unpacked, Sequence[StudyRecord]]:
+def unpack_here(packed: Packed, storage: str | None = None) -> tuple[Unpacked, CampaignRecord]:
     """Import a packed study or campaign into the ledger, and into MLflow where it is new.
 
     Returns:
-        The result of :func:`tune_vfl.ledger.packing.unpack`, which lists the errors, and the studies.
+        The result of :func:`tune_vfl.ledger.packing.unpack`, which lists the errors, and what the ledger has now.
     """
     did = packing.unpack(packed, storage)
     found = open_study(packed.name, storage)
     if did != "same":
         show_in_mlflow(found)
-    return did, found.record().studies
+    return did, found.record()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from tune_vfl.analysis.summary import summary
-from tune_vfl.errors import UnknownNameError
 from tune_vfl.ledger.damage import DamagedError
 from tune_vfl.ledger.db_errors import LedgerTroubleError
 from tune_vfl.ledger.lease import holders
@@ -64,18 +63,6 @@ def everything(storage: str | None = None) -> list[str]:
     """Return the names of all campaigns and single studies of a ledger, sorted."""
     place = storage_at(storage)
     return place.read(wholes_in) if place.exists() else []
-
-
-def known_attack(records: Sequence[StudyRecord], attack: str) -> str:
-    """Return the attack's name.
-
-    Raises:
-        UnknownNameError: when none of the studies ran it; the message lists the attacks that they ran.
-    """
-    known = list(dict.fromkeys(a.name for record in records for a in record.cell.attacks))
-    if attack not in known:
-        raise UnknownNameError(f"attack of {records[0].name if len(records) == 1 else 'these studies'}", attack, known)
-    return attack
 
 
 def status_of(stored: StoredStudy) -> dict[str, Any]:
