@@ -149,12 +149,13 @@ def check_mlflow(record: StudyRecord) -> None:
     held = Runs(name, resolve_uri(None), record.id).written  # without those that are half written
     summary, now = held.pop(SUMMARY_KEY), Joint(record)
     wanted: dict[Key, dict[str, str]] = {
-        (name, "trial", t.number): payload.front_tags(t.rank, knee=t is now.knee, joint=None)
+        (name, "trial", t.number): payload.front_tags(t.rank, knee=t is now.knee, joint=t.rank == 0)
         for t in now.settings.trials
         if t.outcome.outcome != "preempted"
     }
     wanted |= {(name, "preempted", t.number): {} for t in record.trials if t.outcome.outcome == "preempted"}
-    found = {key: {k: v for k, v in run.tags.items() if k in payload.FRONT_TAGS} for key, run in held.items()}
+    tags = {payload.PARETO, payload.CAMPAIGN_PARETO, payload.RANK, payload.KNEE, payload.CONFIRMED}
+    found = {key: {k: v for k, v in run.tags.items() if k in tags} for key, run in held.items()}
     differing = [key for key in {*wanted, *found} if wanted.get(key) != found.get(key)]
     if differing or payload.DIGEST not in summary.tags:
         raise SystemExit(f"MLflow is not the ledger: {len(differing)} runs differ")

@@ -141,9 +141,10 @@ def test_one_data_set_keeps_the_plain_names(home):
 
 
 @pytest.mark.usefixtures("no_files")
-def test_a_lone_study_has_no_joint_front(home):
-    Recorder("c").sync(CampaignRecord.of(made_up_study(5, name="c")))
-    assert not any(payload.CAMPAIGN_PARETO in run.data.tags for run in runs_of())
+def test_the_joint_front_of_a_single_study_is_its_own(home):
+    record = made_up_study(5, name="c")
+    Recorder("c").sync(CampaignRecord.of(record))
+    assert found(f"tags.`{payload.CAMPAIGN_PARETO}` = 'true'") == naive_joint(record)
 
 
 @pytest.mark.usefixtures("no_files")

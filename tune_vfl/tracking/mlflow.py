@@ -43,7 +43,7 @@ class Recorder:
     Args:
         experiment: its name: that of the campaign or of the single study.
         uri: the spec's ``tracking``; None for ``MLFLOW_TRACKING_URI`` or the embedded MLflow.
-        look: reads the campaign from the ledger at the end of a search; not needed for a single study.
+        look: reads the campaign from the ledger at the end of a search; None takes it from the studies as they come.
         report: draws the final report, as for :func:`tune_vfl.tracking.attached.attach_summary`.
 
     Attributes:
@@ -163,7 +163,7 @@ class Recorder:
             self._update(runs)
 
     def _end(self, runs: Runs) -> None:
-        if self._look is not None and not self._lone:
+        if self._look is not None:
             self._known = self._look()
         self._finish(runs)
 
@@ -178,11 +178,6 @@ class Recorder:
             attached.attach_summary(runs, whole, self._report)
         finally:
             self._attaching = False
-
-    @property
-    def _lone(self) -> bool:
-        """Whether the experiment is a single study outside any campaign, which has the experiment's name."""
-        return [*self._studies] == [self.experiment]
 
     def _whole(self) -> Whole:
         arrived: dict[str, list[TrialRecord]] = {name: [] for name in self._studies}
@@ -204,7 +199,7 @@ class Recorder:
         # One of a few is tagged as on no front; the update that follows corrects the tags where it is on one.
         many = len(pending) > max(_MANY, len(self._trials) / _SHARE)
         fronts = dict(_tags_of_fronts(self._whole())) if many else {}
-        fresh = Change(payload.front_tags(None, knee=False, joint=None if self._lone else False), {})
+        fresh = Change(payload.front_tags(None, knee=False, joint=False), {})
 
         def content(key: Key, trial: TrialRecord) -> RunContent:
             plain = payload.trial_content(key[0], self._studies[key[0]].cell, trial)
@@ -270,14 +265,13 @@ class Recorder:
 
 def _tags_of_fronts(whole: Whole) -> Iterable[tuple[Key, Change]]:
     """Yield what changes of the trials' runs as others end, by their keys: tags, and metrics of a confirmation."""
-    lone = whole.campaign.lone
     for study in whole.campaign.studies:
         ranks, again = whole.ranks[study.name], payload.confirmed_contents(study)
         for trial in study.counted:
             place = (study.name, trial.number)
             confirmed, metrics = again.get(trial.number, ({}, {}))
-            on = None if lone else place in whole.joint
-            tags = payload.front_tags(ranks.get(trial.number), knee=place in whole.knees, joint=on)
+            on = {"knee": place in whole.knees, "joint": place in whole.joint}
+            tags = payload.front_tags(ranks.get(trial.number), **on)
             yield _key(study.name, trial), Change(tags | confirmed, metrics)
 
 

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 STUDY, TRIAL, OUTCOME = "tune_vfl.study", "tune_vfl.trial", "tune_vfl.outcome"
 # On every run the id of its study or campaign; on an experiment that of the study that describes it.
 STUDY_ID = "tune_vfl.study_id"
-# Tags of a trial's place on its study's front, and on the joint front of the campaign's data set.
+# Tags of a trial's place on its study's front, and on the joint front of its data set: of a single study the same.
 PARETO, CAMPAIGN_PARETO = "tune_vfl.pareto", "tune_vfl.campaign_pareto"
 RANK, KNEE, CONFIRMED = "tune_vfl.rank", "tune_vfl.knee", "tune_vfl.confirmed"
-FRONT_TAGS = (PARETO, CAMPAIGN_PARETO, RANK, KNEE, CONFIRMED)
 SUMMARY, PREEMPTED = "tune_vfl.summary", "tune_vfl.preempted"
 # Fingerprints of attached files, which prevent a second upload: the summary's, and a front run's setting.
 DIGEST, CONFIG = "tune_vfl.digest", "tune_vfl.config"
@@ -168,17 +167,15 @@ def _confirmed(point: ConfirmedPoint | None) -> tuple[dict[str, str], dict[str, 
     return tags, finite({FRESH + name.replace("_", "."): value for name, value in measured_again.items()})
 
 
-def front_tags(rank: int | None, *, knee: bool, joint: bool | None) -> dict[str, str]:
+def front_tags(rank: int | None, *, knee: bool, joint: bool) -> dict[str, str]:
     """Return a trial's tags for front, knee and rank.
 
     Args:
         rank: in its study; None for a trial without objectives.
         knee: whether it is the best compromise of its data set.
-        joint: whether it is on the joint front; None for a study outside any campaign.
+        joint: whether it is on the joint front of its data set.
     """
-    tags = {PARETO: _word(rank == 0), KNEE: _word(knee)}
-    if joint is not None:
-        tags[CAMPAIGN_PARETO] = _word(joint)
+    tags = {PARETO: _word(rank == 0), KNEE: _word(knee), CAMPAIGN_PARETO: _word(joint)}
     return tags if rank is None else {**tags, RANK: str(rank)}
 
 

@@ -30,7 +30,6 @@ from tune_vfl.tracking.payload import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tune_vfl.records.studies import StudyRecord
     from tune_vfl.tracking.whole import Whole
 
 # The kind of experiment for which MLflow's UI opens on runs and not on traces of a language model.
@@ -98,9 +97,8 @@ def summary_content(whole: Whole) -> RunContent:
 def _note(whole: Whole) -> str:
     campaign, fronts = whole.campaign, []
     for dataset, joint in whole.joints.items():
-        on = "" if len(campaign.datasets) == 1 else f" on {dataset}"
-        front = "front" if len(joint.parts) == 1 else "joint front"
-        fronts.append(f"{len(joint.front)} on the {front}{on}, hypervolume {joint.hypervolume:.4f}.")
+        size = formatting.count(len(joint.front), "setting")
+        fronts.append(f"{size} on the front of {dataset}, hypervolume {joint.hypervolume:.4f}.")
     lines = [
         *_table(whole),
         *fronts,
@@ -115,25 +113,17 @@ def _note(whole: Whole) -> str:
 
 
 def _table(whole: Whole) -> list[str]:
-    """Return the campaign's studies as a Markdown table; of a single study a line."""
+    """Return the studies as a Markdown table."""
     joint, studies = Counter(study for study, _ in whole.joint), whole.campaign.studies
-    if whole.campaign.lone:
-        (s,) = studies
-        cost = "" if s.cost is None else f"; a training takes {s.cost:.2f} times the undefended one's CPU"
-        return [f"**{s.name}**: {s.cell.defense} on {s.cell.dataset.name}, {_counts(s)}{cost}."]
     on_own = {name: sum(rank == 0 for rank in ranks.values()) for name, ranks in whole.ranks.items()}
     rows = [
-        f"| {s.name} | {s.cell.dataset.name} | {s.cell.defense} | {_counts(s)} "
+        f"| {s.name} | {s.cell.dataset.name} | {s.cell.defense} | {formatting.counted(s.by_outcome())} "
         f"| {on_own[s.name]} | {joint[s.name]} | {'–' if s.cost is None else f'{s.cost:.2f}'} |"
         for s in studies
     ]
     head = "| study | data set | defense | trials | on its front | on the joint front | cost |"
     many = f"{formatting.count(len(studies), 'study', 'studies')}, {formatting.count(whole.trials, 'trial')}"
     return [f"**{whole.campaign.name}**: {many}.", "", head, "|---|---|---|---|---|---|---|", *rows, ""]
-
-
-def _counts(study: StudyRecord) -> str:
-    return ", ".join(f"{n} {kind}" for kind, n in study.by_outcome().items() if n) or "no trials yet"
 
 
 def _shown(whole: Whole) -> Mapping[str, str]:

@@ -8,10 +8,8 @@ from functools import cached_property
 
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.settings_table import SettingsTable
+from tune_vfl.records.answers import SettingKey
 from tune_vfl.records.campaigns import CampaignRecord
-
-# A trial's key among several studies: the study's name and the trial's number.
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,11 @@ class Whole:
         return {dataset: Joint(self.campaign.on(dataset)) for dataset in self.campaign.datasets}
 
     @cached_property
-    def joint(self) -> frozenset[Place]:
+    def joint(self) -> frozenset[SettingKey]:
         """The trials on a joint front."""
-        return frozenset((point.study, point.number) for joint in self.joints.values() for point in joint.front)
+        return frozenset(point.key for joint in self.joints.values() for point in joint.front)
 
     @cached_property
-    def knees(self) -> frozenset[Place]:
+    def knees(self) -> frozenset[SettingKey]:
         """The best compromise of each data set."""
-        found = (joint.knee for joint in self.joints.values())
-        return frozenset((knee.study, knee.number) for knee in found if knee is not None)
+        return frozenset(joint.knee.key for joint in self.joints.values() if joint.knee is not None)
