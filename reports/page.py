@@ -25,6 +25,7 @@ from reports.tables import table_files, tables
 from tune_vfl.analysis import formatting
 from tune_vfl.analysis.sentences import sentences
 from tune_vfl.errors import StudyError
+from tune_vfl.machine.plain_json import rounded
 from tune_vfl.machine.removing import remove
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records.campaigns import Campaign, CampaignRecord
@@ -254,17 +255,8 @@ def _figures(found: Sequence[Section]) -> dict[str, Any]:
 
 def _embedded(data: Any) -> str:
     """Return data as JSON that is safe inside a script element."""
-    text = json.dumps(_short(data), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(rounded(data), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _short(value: Any) -> Any:
-    """Round numbers to six digits, the resolution of a figure, in half of the bytes."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {k: _short(v) for k, v in value.items()}
-    return [_short(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _coded(text: str) -> Any:

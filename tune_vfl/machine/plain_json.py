@@ -1,9 +1,10 @@
-"""A strict reader of JSON from others: a key given twice, endless nesting and numbers beyond a float are refused."""
+"""Plain data: a strict reader of JSON from others, and numbers in few digits."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from typing import Any, NoReturn
 
 from pydantic_core import from_json
@@ -22,6 +23,15 @@ def load_plain(text: str) -> Any:
     """
     from_json(text)  # ends at 200 levels, where Python's own reader ends with the stack
     return json.loads(text, object_pairs_hook=_once, parse_int=_whole, parse_float=_finite, parse_constant=_refused)
+
+
+def rounded(value: Any, but: Collection[str] = ()) -> Any:
+    """Round the numbers of plain data to six digits, the resolution of a figure; keys in ``but`` keep their values."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: one if key in but else rounded(one, but) for key, one in value.items()}
+    return [rounded(one, but) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError
 
 from tune_vfl.errors import ParcelError, shortened
+from tune_vfl.machine.plain_json import rounded
 from tune_vfl.machine.version import VERSION
 from tune_vfl.records.packed import Packed
 from tune_vfl.records.studies import StudyRecord
@@ -90,8 +91,11 @@ class Entry(Strict):
 
     def text(self) -> str:
         """Return what its file holds: JSON, a line for the study and for each trial."""
-        tables = self.packed.plain()
-        rows = (f'  "{name}": [{_lines(found)}]' for name, found in tables.items())
+        tables = {
+            name: [f"\n   {json.dumps(row, allow_nan=False)}" for row in found]
+            for name, found in self.packed.plain().items()
+        }
+        rows = (f'  "{name}": [{",".join(lines)}]' for name, lines in tables.items())
         head = self.model_dump(mode="json", by_alias=True, exclude={"packed"})
         return json.dumps(head, indent=1)[:-2] + ',\n "packed": {\n' + ",\n".join(rows) + "\n }\n}\n"
 
@@ -153,17 +157,6 @@ def _slim(packed: Packed) -> Packed:
         for score in row.get(place, {}).get("attacks", {}).values():
             for one in (score, *score["parties"].values()):
                 one |= {"variants": {}, "extra": {}}
-        row |= {name: _rounded(row[name]) for name in (place, "reference_scores", "confirmation") if name in row}
+        measured = {name: row[name] for name in (place, "reference_scores", "confirmation") if name in row}
+        row.update(rounded(measured, but=("params",)))
     return Packed.checked(rows, packed.name)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: one if name == "params" else _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
-
-
-def _lines(rows: list[dict[str, Any]]) -> str:
-    return "".join(f"\n   {json.dumps(row, allow_nan=False)}{',' if row is not rows[-1] else ''}" for row in rows)
