@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.helpers.campaigns import campaign_of, confirmed, noisy, outcome_of, part_of, several
 from tune_vfl.analysis.bounds import UpperBounds
-from tune_vfl.analysis.constraints import asked_for, nearest, nearly, requirements
+from tune_vfl.analysis.constraints import asked_for, lacking, nearest, nearly
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.decision import Decision
 from tune_vfl.analysis.formatting import short
@@ -27,16 +27,14 @@ def test_a_constraint_in_words() -> None:
     campaign = campaign_of(part_of("laplace", LAPLACE, cost=1.5), part_of("kdk", [(0.9, 0.3)]))
     bounds = UpperBounds(joint_of(campaign).settings)
     asked = {"leakage": 0.35, "utility": 0.91, "cost": 2.0, "utility_loss": 0.04}
-    leakage, utility, cost, loss = requirements(bounds, 1, asked)
+    utility, loss = lacking(bounds, 1, asked)
     upper, lower = bounds.of("leakage").bound[1], bounds.of("utility").bound[1]
-    assert leakage.says == f"leakage is .300, with 90% confidence at most {short(upper)}: at most .350"
-    assert utility.says == f"utility is .900, with 90% confidence at least {short(lower)}: not at least .910"
-    assert cost.says == "cost is 1.5: at most 2", "measured once: its bound is itself"
-    assert (cost.value, cost.bound, cost.cap) == (1.5, 1.5, 2.0)
-    assert [r.kept for r in (leakage, utility, cost, loss)] == [True, False, True, False]
-    (unknown,) = requirements(bounds, 3, {"cost": 2.0})
-    assert (unknown.value, unknown.bound, unknown.kept) == (None, None, False)
-    assert unknown.says == "cost: the cost of kdk was not measured"
+    assert utility == f"utility is .900, with 90% confidence at least {short(lower)}: not at least .910"
+    assert loss.startswith("utility_loss is .050, with 90% confidence at most ")
+    leakage, cost = lacking(bounds, 1, {"leakage": 0.3, "cost": 1.0})
+    assert leakage == f"leakage is .300, with 90% confidence at most {short(upper)}: not at most .300"
+    assert cost == "cost is 1.5: not at most 1", "measured once: its bound is itself"
+    assert list(lacking(bounds, 3, {"cost": 2.0})) == ["cost: the cost of kdk was not measured"]
     assert asked_for(asked) == "leakage<=0.35 and utility>=0.91 and cost<=2 and utility_loss<=0.04"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.campaigns import campaign_of, confirmed, part_of
 from tune_vfl.analysis.bounds import UpperBounds
-from tune_vfl.analysis.constraints import requirements
+from tune_vfl.analysis.constraints import lacking
 from tune_vfl.analysis.decide import decide
 from tune_vfl.analysis.joint_front import joint_of
 from tune_vfl.analysis.settings_table import SettingsTable
@@ -61,8 +61,8 @@ def test_what_a_confirmation_does_not_know_is_not_known() -> None:
     for name in ("utility_loss", "attacks.norm.advantage", "attacks.norm.success"):
         assert np.isnan(bounds.of(name).value).all()
         assert not bounds.keeps(name, 1.0).any()
-    (attack,) = requirements(bounds, 0, {"attacks.norm.advantage": 0.2})
-    assert attack.says == "attacks.norm.advantage: norm was not run on it with fresh seeds"
+    (attack,) = lacking(bounds, 0, {"attacks.norm.advantage": 0.2})
+    assert attack == "attacks.norm.advantage: norm was not run on it with fresh seeds"
     assert bounds.keeps("leakage", CAPS["leakage"]).all(), "of what it does know it is the source"
 
 

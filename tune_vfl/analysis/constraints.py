@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -27,38 +26,16 @@ def bounds_leakage(constraints: Mapping[str, float]) -> bool:
     return constraints.get("leakage", 1.0) < 1
 
 
-class Requirement(NamedTuple):
-    """One constraint, evaluated for one setting.
-
-    Attributes:
-        name: such as ``utility_loss``; ``cap``: the limit, an upper one (for the utility a lower one).
-        value: the estimate; ``bound``: its one-sided confidence bound on the limit's side. None if unknown.
-        kept: whether the bound satisfies the limit; an unknown value does not.
-        says: the same in words.
-    """
-
-    name: str
-    cap: float
-    value: float | None
-    bound: float | None
-    kept: bool
-    says: str
-
-
-def requirements(bounds: UpperBounds, place: int, constraints: Mapping[str, float]) -> tuple[Requirement, ...]:
-    """Evaluate each constraint for one setting."""
-    return tuple(_requirement(bounds, place, name, cap) for name, cap in constraints.items())
-
-
-def _requirement(bounds: UpperBounds, place: int, name: str, cap: float) -> Requirement:
-    value, bound = (float(column[place]) for column in bounds.of(name))
-    if np.isnan(bound):
-        return Requirement(name, cap, None, None, kept=False, says=f"{name}: {bounds.unknown(place, name)}")
-    kept = bool(bounds.keeps(name, cap)[place])
-    side = "at least" if name in AT_LEAST else "at most"
-    surely = "" if value == bound else f", with {bounds.confidence:.0%} confidence {side} {_written(name, bound)}"
-    asked = f"{'' if kept else 'not '}{side} {_written(name, cap)}"
-    return Requirement(name, cap, value, bound, kept, f"{name} is {_written(name, value)}{surely}: {asked}")
+def lacking(bounds: UpperBounds, place: int, constraints: Mapping[str, float]) -> Iterator[str]:
+    """Yield, in words, the constraints that one setting does not surely satisfy; an unknown value satisfies none."""
+    for name, cap in constraints.items():
+        value, bound = (float(column[place]) for column in bounds.of(name))
+        side = "at least" if name in AT_LEAST else "at most"
+        surely = "" if value == bound else f", with {bounds.confidence:.0%} confidence {side} {_written(name, bound)}"
+        if np.isnan(bound):
+            yield f"{name}: {bounds.unknown(place, name)}"
+        elif not bounds.keeps(name, cap)[place]:
+            yield f"{name} is {_written(name, value)}{surely}: not {side} {_written(name, cap)}"
 
 
 def _written(name: str, value: float) -> str:

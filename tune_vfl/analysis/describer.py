@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tune_vfl.analysis.bounds import UpperBounds
-from tune_vfl.analysis.constraints import bounds_leakage, requirements
+from tune_vfl.analysis.constraints import bounds_leakage, lacking
 from tune_vfl.analysis.decision import Choice, Reference, Strongest
 from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.outcome import strongest_of
@@ -43,7 +43,6 @@ class Describer:
         utility, leakage = self.settings.known[place].tolist()
         again = point.again
         loss, most = (float(column[place]) for column in self._ends.of("utility_loss"))
-        asked = requirements(self.bounds, place, constraints or {})
         return Choice(
             study=point.study,
             dataset=point.dataset,
@@ -63,7 +62,7 @@ class Describer:
             confirmed=point.confirmed,
             chance=point.chance if again is None or again.stays is None else again.stays,
             undecided=point.undecided,
-            lacks=tuple(r.says for r in asked if not r.kept),
+            lacks=tuple(lacking(self.bounds, place, constraints or {})),
         )
 
     def kept(self, place: int) -> float | None:
