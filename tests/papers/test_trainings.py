@@ -17,8 +17,8 @@ from tune_vfl.papers.results import (
     Results,
     SeedResult,
     TableResults,
+    every_result,
     freshest,
-    of_any_table,
     read_results,
     write_results,
 )
@@ -37,7 +37,7 @@ def table_of(text: str = FILE) -> Table:
 def run(table: Table, folder: Path, seeds: int = 3, minutes: float | None = None) -> TableJobs:
     results = read_results(folder, NAME)
     seconds = None if minutes is None else minutes * 60
-    owed = plan(table, results, range(seeds), None, of_any_table(folder)).owed
+    owed = plan(table, results, range(seeds), None, every_result(folder)).owed
     return TableJobs(results, owed, write=lambda now: write_results(folder, now), seconds=seconds, say=lambda _: None)
 
 

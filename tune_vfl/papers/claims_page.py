@@ -37,7 +37,7 @@ def claims_text(found: Overview, shelves: Sequence[Shelf]) -> str:
         shelves: the board's data sets.
     """
     entries = {entry.name: entry for entry in found.entries}
-    papers = list({entry.paper.paper: entry.paper for entry in found.entries}.values())
+    papers = found.papers
     judged = {paper.paper: [Judged(claim, entries[claim.table]) for claim in paper.claims] for paper in papers}
     every = [one for of in judged.values() for one in of]
     heads = {p.paper: [Headlined(h, judged[p.paper], _range(p, shelves)) for h in p.headlines] for p in papers}

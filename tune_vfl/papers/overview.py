@@ -156,11 +156,15 @@ class Overview:
 
     entries: tuple[TableEntry, ...]
 
+    @property
+    def papers(self) -> list[Paper]:
+        """The papers, each once."""
+        return list({entry.paper.paper: entry.paper for entry in self.entries}.values())
+
     @cached_property
     def by_paper(self) -> dict[str, Tally]:
         """The numbers of each paper, each of which counts once in however many tables it is printed."""
-        names = dict.fromkeys(e.paper.paper for e in self.entries)
-        return {name: once(e.tally for e in self.entries if e.paper.paper == name) for name in names}
+        return {p.paper: once(e.tally for e in self.entries if e.paper.paper == p.paper) for p in self.papers}
 
     @cached_property
     def total(self) -> Tally:

@@ -12,10 +12,9 @@ from tune_vfl.papers.comparison import price_of
 from tune_vfl.papers.measured import kept_of, scores_of
 from tune_vfl.papers.results import Results, SeedResult, TableResults
 from tune_vfl.spec import parse
-from tune_vfl.spec.cell import MEASURE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tune_vfl.evaluation.task import Task
     from tune_vfl.outcome import Outcome
@@ -76,7 +75,7 @@ def plan(
     results: TableResults,
     seeds: Sequence[int],
     dataset: str | None = None,
-    elsewhere: Callable[[Evaluation, str], Results | None] = lambda evaluation, data: None,
+    every: Sequence[Results] = (),
 ) -> TablePlan:
     """Resolve a table's evaluations.
 
@@ -85,7 +84,7 @@ def plan(
         results: what is kept of it.
         seeds: the seeds that are wanted of each evaluation.
         dataset: only those on this data set.
-        elsewhere: returns what another table keeps of the same evaluation on the same rows.
+        every: what is kept of all tables, of which an evaluation may be another one's.
     """
     found = TablePlan()
     for evaluation in table.evaluations:
@@ -100,7 +99,7 @@ def plan(
         except SpecError as error:
             found.refused[evaluation.label] = "; ".join(error.problems)
             continue
-        kept = _known(evaluation, task, results, elsewhere)
+        kept = _known(evaluation, formulas, task, results, every)
         lacking = tuple(s for s in seeds if s not in kept.seeds or not kept.seeds[s].has(formulas))
         found.owed.append(Owed(evaluation, formulas, task.cell.model_copy(update={"seeds": ()}), kept, lacking))
     found.owed.sort(key=lambda one: one.seconds * max(1, len(one.seeds)))
@@ -108,17 +107,12 @@ def plan(
 
 
 def _known(
-    evaluation: Evaluation, task: Task, results: TableResults, elsewhere: Callable[[Evaluation, str], Results | None]
+    evaluation: Evaluation, formulas: Sequence[str], task: Task, results: TableResults, every: Sequence[Results]
 ) -> Results:
-    """Return what there is of an evaluation today: of this recipe, measure and these rows, in any table."""
-    data = task.dataset.fingerprint
-    kept = results.evaluations.get(evaluation.label, Results())
-    if kept.stale(evaluation) or kept.data != data:
-        kept = Results(recorded=kept.recorded)
-    other = elsewhere(evaluation, data)
-    seeds = {**(other.seeds if other else {}), **kept.seeds}
+    """Return what there is of an evaluation today: of this recipe, measure and these rows, the most of any table."""
+    own = results.evaluations.get(evaluation.label, Results())
+    same = [one for one in (own, *every) if one.data == task.dataset.fingerprint and not one.stale(evaluation)]
+    best = max(same, key=lambda one: sum(seed.has(formulas) for seed in one.seeds.values()), default=Results())
     command = f"tune-vfl reproduce {results.table} --dataset {evaluation.dataset}"
-    oldest = min([MEASURE, *(one.measure for one in (kept, other) if one and one.seeds)])
-    how = {"raw": evaluation.raw, "command": command, "measure": oldest, "version": VERSION}
-    date = kept.date or (other.date if other else "")
-    return kept.model_copy(update={**how, "data": data, "rows": len(task.dataset.y), "seeds": seeds, "date": date})
+    how = {"raw": evaluation.raw, "command": command, "version": VERSION, "recorded": own.recorded}
+    return best.model_copy(update={**how, "data": task.dataset.fingerprint, "rows": len(task.dataset.y)})

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tune_vfl.papers.comparison import ComparedNumber
-    from tune_vfl.papers.overview import Overview, TableEntry
-    from tune_vfl.papers.paper import Paper
+    from tune_vfl.papers.overview import Overview
 
 
 def number_text(cell: ComparedNumber) -> str:
@@ -41,7 +40,7 @@ def page_text(found: Overview, *, html: bool) -> str:
     """Return the page of some tables, or of all."""
     return rendered(
         "page.html.j2" if html else "page.md.j2",
-        papers=_by_paper(found),
+        papers=[(p, [e for e in found.entries if e.paper.paper == p.paper]) for p in found.papers],
         runs=[run for entry in found.entries for run in entry.runs],
         says=found.says,
         counted={name: counted(one) for name, one in found.by_paper.items()},
@@ -78,10 +77,3 @@ def write_page(path: Path, found: Overview) -> Path:
     with written_out(path) as draft:
         draft.write_text(text, encoding="utf-8")
     return path
-
-
-def _by_paper(found: Overview) -> list[tuple[Paper, list[TableEntry]]]:
-    by_paper: dict[str, tuple[Paper, list[TableEntry]]] = {}
-    for entry in found.entries:
-        by_paper.setdefault(entry.paper.paper, (entry.paper, []))[1].append(entry)
-    return list(by_paper.values())

@@ -17,7 +17,7 @@ from tune_vfl.spec import Strict, explain
 from tune_vfl.spec.cell import MEASURE, is_measured_as_today
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from tune_vfl.papers.tables import Evaluation, Table
@@ -133,19 +133,10 @@ def read_results(folder: Path, table: str) -> TableResults:
         raise TuneVflError(f"{path}: expected results as `reproduce` keeps them: {problems}; remove it") from error
 
 
-def of_any_table(folder: Path) -> Callable[[Evaluation, str], Results | None]:
-    """Read all results of a folder.
-
-    Returns:
-        what any table keeps of an evaluation on rows of some fingerprint; None without any.
-    """
+def every_result(folder: Path) -> list[Results]:
+    """Return all that a folder keeps of any evaluation of any table."""
     tables = [read_results(folder, path.stem) for path in sorted(folder.glob("*.json"))]
-    held = [kept for results in tables for kept in results.evaluations.values() if kept.seeds]
-
-    def find(evaluation: Evaluation, data: str) -> Results | None:
-        return next((kept for kept in held if kept.data == data and not kept.stale(evaluation)), None)
-
-    return find
+    return [kept for results in tables for kept in results.evaluations.values()]
 
 
 def freshest(table: Table, results: TableResults, every: Iterable[Results]) -> TableResults:

@@ -14,7 +14,7 @@ from tune_vfl.ledger.lease import LeaseLostError
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.papers.owed import TablePlan, plan
 from tune_vfl.papers.reading import find_table
-from tune_vfl.papers.results import Results, TableResults, of_any_table, read_results, write_results
+from tune_vfl.papers.results import Results, TableResults, every_result, read_results, write_results
 from tune_vfl.papers.source import TableJobs
 from tune_vfl.spec import Resources
 
@@ -74,7 +74,7 @@ def reproduce(
     if dataset is not None and dataset not in (known := [e.dataset for e in table.evaluations]):
         raise UnknownNameError(f"data set of table {name}", dataset, dict.fromkeys(known))
     results = read_results(folder, name)
-    found = plan(table, results, range(seeds), dataset, of_any_table(folder))
+    found = plan(table, results, range(seeds), dataset, every_result(folder))
     if borrowed := _borrowed(found, results):
         results = results.with_kept(borrowed)
         write_results(folder, results)
