@@ -63,9 +63,7 @@ class Recorder:
         self._known: CampaignRecord | None = None
         self.uri = resolve_uri(uri)
         self._studies: dict[str, StudyRecord] = {}  # as they were passed last
-        # All finished trials that have arrived, preempted ones included, and those that MLflow lacks.
-        self._trials: dict[Key, TrialRecord] = {}
-        self._unsent: dict[Key, TrialRecord] = {}
+        self._trials: dict[Key, TrialRecord] = {}  # finished ones that have arrived, preempted ones included
         self._unchecked: set[str] = set()  # studies whose runs have not been compared with their trials
         self._runs: Runs | None = None
         # The hypervolume by trial, as it is recorded, by the name of its metric.
@@ -75,9 +73,7 @@ class Recorder:
 
     def on_trials(self, study: str, records: Sequence[TrialRecord]) -> None:
         """Record finished trials. Before the first ``on_study`` of their study they are only queued."""
-        new = {_key(study, trial): trial for trial in records}
-        self._trials |= new
-        self._unsent |= new
+        self._trials |= {_key(study, trial): trial for trial in records}
         self._send(self._follow)
 
     def on_study(self, record: StudyRecord) -> None:
@@ -106,7 +102,7 @@ class Recorder:
             UnreachableError: when MLflow does not answer, or stops answering halfway; a second call completes the work.
         """
         self._known, self._runs = campaign, None
-        self._studies, self._trials, self._unsent = {}, {}, {}
+        self._studies, self._trials = {}, {}
         for record in campaign.studies:
             self._learn(record)
         with self._translated():
@@ -191,11 +187,15 @@ class Recorder:
         return Whole(replace(CampaignRecord.of(studies[0]), name=self.experiment, studies=studies, trials=trials))
 
     def _write(self, runs: Runs) -> None:
-        """Write the runs that MLflow lacks."""
-        self._check(runs)
+        """Write the runs that MLflow lacks, and delete those of no trial, as after a ledger came back from a backup."""
+        written = [(key, run) for key, run in runs.written.items() if key[0] in self._unchecked]
+        begun = {key: payload.milliseconds(trial.started) for key, trial in self._trials.items()} if written else {}
+        runs.delete(key for key, run in written if run.started != begun.get(key))
+        self._unchecked = set()
         if SUMMARY_KEY not in runs.written:
             runs.write_summary(summary.summary_content(self._whole()))
-        pending = {key: trial for key, trial in self._unsent.items() if key[0] in self._studies}
+        known = (item for item in self._trials.items() if item[0][0] in self._studies)
+        pending = {key: trial for key, trial in known if key not in runs.written}
         # One of a few is tagged as on no front; the update that follows corrects the tags where it is on one.
         many = len(pending) > max(_MANY, len(self._trials) / _SHARE)
         fronts = dict(_tags_of_fronts(self._whole())) if many else {}
@@ -206,23 +206,6 @@ class Recorder:
             return plain._replace(tags={**plain.tags, **fronts.get(key, fresh).tags}) if key[1] == "trial" else plain
 
         runs.write((key, content(key, trial)) for key, trial in pending.items())
-        for key in pending:
-            del self._unsent[key]
-
-    def _check(self, runs: Runs) -> None:
-        """Delete runs that are of no trial, as after a ledger came back from a backup, and queue trials without one."""
-        if not self._unchecked:
-            return
-        trials = {key: trial for key, trial in self._trials.items() if key[0] in self._unchecked}
-        runs.delete(
-            key
-            for key, run in runs.written.items()
-            if key[0] in self._unchecked
-            and (key not in trials or run.started != payload.milliseconds(trials[key].started))
-        )
-        self._unsent = {key: trial for key, trial in self._unsent.items() if key not in runs.written}
-        self._unsent |= {key: trial for key, trial in trials.items() if key not in runs.written}
-        self._unchecked = set()
 
     def _update(self, runs: Runs, *, ended: bool = False) -> Whole:
         """Update summary, hypervolume, and the tags of the fronts.
