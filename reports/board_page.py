@@ -150,7 +150,7 @@ def _lead(found: Sequence[Shelf]) -> str:
 
 
 def _kept_at(found: Sequence[Shelf], bound: str) -> str:
-    return GRID_NOTE.format(bound, min((shelf.data.campaign.confidence for shelf in found), default=0.9))
+    return GRID_NOTE.format(bound, min((shelf.data.found.settings.campaign.confidence for shelf in found), default=0.9))
 
 
 def _sheet(shelf: Shelf) -> Sheet:
@@ -219,7 +219,7 @@ def _leakage(point: Setting) -> str:
 
 
 def _conditions(shelf: Shelf) -> str:
-    found, study = shelf.data.found, shelf.data.campaign.studies[0]
+    found, study = shelf.data.found, shelf.data.found.parts[0]
     cell, metric = study.cell, formatting.metric(found.metric)
     facts = [
         options(cell.dataset),
@@ -251,7 +251,7 @@ def _apart(shelf: Shelf) -> list[str]:
 
 
 def _stale(shelf: Shelf) -> Iterator[str]:
-    measure = shelf.data.campaign.studies[0].measure
+    measure = shelf.data.found.parts[0].measure
     if measure != MEASURE:
         yield f"Stale: measured under measure {measure}, and today's is {MEASURE}; search again from the conditions."
     if shelf.stale:

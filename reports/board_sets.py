@@ -39,7 +39,7 @@ def source_of(dataset: str) -> tuple[str, str]:
 
 def held_against(shelf: Shelf) -> dict[str, Any]:
     """Return what the page compares an exported setting of one's own with: the conditions, and the gain's two ends."""
-    cells, alone = [study.cell for study in shelf.data.campaign.studies], shelf.data.found.alone
+    cells, alone = [study.cell for study in shelf.data.found.parts], shelf.data.found.alone
     cell, attacked = cells[0], [{attack.name for attack in cell.attacks} for cell in cells]
     return {
         "name": spelled(shelf.name),

@@ -184,7 +184,7 @@ def attack_table(data: Gathered) -> PageTable:
 def cost_table(data: Gathered) -> PageTable:
     """Return each study's cost: its training's CPU over the undefended one's, and seconds."""
     rows, records = [], []
-    for part in data.campaign.studies:
+    for part in data.found.parts:
         ended = [t.outcome.seconds for t in part.ok]
         train, attack = (
             sum(took) / len(took) if (took := [s[kind] for s in ended if kind in s]) else None

@@ -19,12 +19,12 @@ class Gathered(NamedTuple):
     """The results on one data set of a campaign.
 
     Attributes:
-        campaign: its studies on this data set.
-        found: their joint front; ``decision``: the recommendation; ``names``: the studies' names in figures.
+        found: the joint front of its studies there.
+        decision: the recommendation.
+        names: the studies' names in figures.
         rankings: defenses below caps of leakage.
     """
 
-    campaign: CampaignRecord
     found: Joint
     decision: Decision
     names: Names
@@ -38,11 +38,5 @@ def gather(campaign: CampaignRecord) -> Iterator[Gathered]:
     from tune_vfl.analysis.rankings import rankings
 
     for dataset in campaign.datasets:
-        part, found = campaign.on(dataset), joint_of(campaign, dataset)
-        yield Gathered(
-            campaign=part,
-            found=found,
-            decision=decide(part, found),
-            names=names_of(found),
-            rankings=rankings(found),
-        )
+        found = joint_of(campaign, dataset)
+        yield Gathered(found, decide(found), names_of(found), rankings(found))

@@ -17,7 +17,7 @@ LOW = {"leakage": 0.2}
 
 
 def decided(campaign: CampaignRecord) -> Decision:
-    return decide(campaign, joint_of(campaign))
+    return decide(joint_of(campaign))
 
 
 # Constraints

@@ -33,7 +33,7 @@ def again(searched: tuple[float, float], fresh: tuple[float, float]) -> StudyRec
 
 def verdict(part: StudyRecord, constraint: str) -> str:
     campaign = campaign_of(part, constraints={constraint: CAPS[constraint]})
-    return decide(campaign, joint_of(campaign)).verdict
+    return decide(joint_of(campaign)).verdict
 
 
 @pytest.mark.parametrize("name", CAPS)

@@ -47,18 +47,18 @@ def test_a_front_tells_what_fresh_seeds_found_of_what_stayed() -> None:
 def test_the_nearest_is_one_that_is_worth_having_where_any_is() -> None:
     """The second misses the constraint by less, and is less useful than the label party alone (.75)."""
     part = part_of("laplace", [(0.90, 0.4), (0.70, 0.25)])
-    found = decide(campaign := campaign_of(part, constraints={"leakage": 0.2}), joint_of(campaign))
+    found = decide(joint_of(campaign_of(part, constraints={"leakage": 0.2})))
     assert found.verdict == "none_qualifies"
     assert found.nearest is not None
     assert found.nearest.number == 0
     useless = part_of("laplace", [(0.72, 0.4), (0.70, 0.25)])
-    all_useless = decide(campaign := campaign_of(useless, constraints={"leakage": 0.2}), joint_of(campaign))
+    all_useless = decide(joint_of(campaign_of(useless, constraints={"leakage": 0.2})))
     assert all_useless.nearest is not None
     assert all_useless.nearest.number == 1, "where none is, the one that misses least"
 
 
 def test_a_decision_that_was_not_made_has_measured_nothing() -> None:
-    empty = decide(campaign := campaign_of(part_of("laplace", []), constraints={"leakage": 0.2}), joint_of(campaign))
+    empty = decide(joint_of(campaign_of(part_of("laplace", []), constraints={"leakage": 0.2})))
     assert (empty.measured, empty.qualifying, empty.confidence, empty.rule) == (0, 0, 0.9, "constraints")
     bare = Decision(dataset="wine", metric="auc", verdict="nothing_measured", why="w")
     assert (bare.measured, bare.qualifying, bare.confidence, bare.rule) == (0, 0, 0.9, "knee")

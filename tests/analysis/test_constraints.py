@@ -172,7 +172,7 @@ def test_leakage_at_most_point_2_holds_as_often_as_it_is_said() -> None:
         joint = joint_of(campaign)
         found = UpperBounds(joint.settings).of("leakage")
         held += (true <= found.bound).tolist()
-        chosen = decide(campaign, joint).setting
+        chosen = decide(joint).setting
         if chosen is not None:
             by_bound.append(true[joint.settings.place[chosen.study, chosen.number]] > 0.2)
         below = np.flatnonzero(found.value <= 0.2)

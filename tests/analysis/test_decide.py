@@ -26,7 +26,7 @@ def three(**fields: object) -> CampaignRecord:
 
 
 def decided(campaign: CampaignRecord) -> Decision:
-    return decide(campaign, joint_of(campaign))
+    return decide(joint_of(campaign))
 
 
 def test_the_most_useful_setting_that_keeps_the_constraints() -> None:
@@ -63,7 +63,7 @@ def test_who_comes_nowhere_near() -> None:
 def test_without_constraints_it_is_the_joint_knee() -> None:
     campaign = three()
     joint = joint_of(campaign)
-    found = decide(campaign, joint)
+    found = decide(joint)
     assert found.rule == "knee"
     assert found.setting is not None
     assert joint.knee is not None

@@ -86,13 +86,13 @@ def test_attacks_on_features_are_examined_where_one_was_run() -> None:
     for features in (False, True):
         kept = Coverage(untried=(), acts=False, features=features, goals=("labels",))
         campaign = campaign_of(replace(part, coverage=kept))
-        assert (says in unexamined(campaign, joint_of(campaign))) == (not features)
+        assert (says in unexamined(joint_of(campaign))) == (not features)
     adaptive = "Attackers tuned against the setting itself: `tune-vfl confirm --adaptive MINUTES` tunes them."
-    assert adaptive in unexamined(campaign_of(part), joint_of(campaign_of(part)))
-    assert "no attack took part in the training" in " ".join(unexamined(campaign_of(part), joint_of(campaign_of(part))))
+    assert adaptive in unexamined(joint_of(campaign_of(part)))
+    assert "no attack took part in the training" in " ".join(unexamined(joint_of(campaign_of(part))))
     assert any(ATTACKS[name].capabilities.acts for name in ATTACKS)
     rows = "Other rows: auc has no formula for them, so its intervals speak of this data set alone."
-    assert rows in unexamined(campaign_of(part), joint_of(campaign_of(part)))
+    assert rows in unexamined(joint_of(campaign_of(part)))
 
 
 # Words

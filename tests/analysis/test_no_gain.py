@@ -64,6 +64,6 @@ def test_settings_of_the_front_come_before_better_balanced_ones_behind_it() -> N
 
 def test_without_constraints_no_setting_misses_one() -> None:
     campaign = campaign_of(part_of("laplace", [(0.90, 0.3), (0.85, 0.1)]), part_of("kdk", [(0.92, 0.5)]))
-    found = decide(campaign, joint_of(campaign))
+    found = decide(joint_of(campaign))
     assert found.setting is not None
     assert not [change for change in found.changes if "would do by its means" in change]

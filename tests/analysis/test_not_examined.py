@@ -31,7 +31,7 @@ def test_attacks_of_a_competent_adversary_that_were_not_run() -> None:
 def test_numbers_of_an_earlier_measure_are_said_to_be_so() -> None:
     for measure, says in ((MEASURE, 0), (MEASURE - 1, 1)):
         campaign = campaign_of(replace(part_of("laplace", POINTS), measure=measure))
-        found = unexamined(campaign, joint_of(campaign))
+        found = unexamined(joint_of(campaign))
         assert sum(f"this is measure {measure}, and today's is {MEASURE}" in one for one in found) == says
 
 
@@ -49,7 +49,7 @@ def test_checks_of_all_studies_stand_once() -> None:
 def test_listed_attackers_are_looked_at_and_named_no_more() -> None:
     acting = next(name for name in ATTACKS if ATTACKS[name].capabilities.acts)
     plain, more = part_of("laplace", POINTS), part_of("laplace", POINTS, default=False, attacks=[acting, "norm"])
-    said = [" ".join(unexamined(campaign_of(p), joint_of(campaign_of(p)))) for p in (plain, more)]
+    said = [" ".join(unexamined(joint_of(campaign_of(p)))) for p in (plain, more)]
     assert ["Attackers who act" in s for s in said] == [True, False]
 
 
@@ -72,14 +72,14 @@ def test_skipped_studies_stand_with_their_own_data_set() -> None:
         Skipped("camp-breast_cancer-mid", None, ("no reason",)),
     )
     campaign = campaign_of(*parts, skipped=left)
-    here, there = (" ".join(unexamined(campaign, joint_of(campaign, name))) for name in ("breast_cancer", "digits"))
+    here, there = (" ".join(unexamined(joint_of(campaign, name))) for name in ("breast_cancer", "digits"))
     assert "kdk" not in here
     assert "kdk needs two classes" in there
     assert "no reason" in here
     assert "no reason" not in there
     for name, said in (("breast_cancer", here), ("digits", there)):
         alone = campaign.on(name)
-        assert " ".join(unexamined(alone, joint_of(alone))) == said, "a notebook looks at one data set's studies alone"
+        assert " ".join(unexamined(joint_of(alone))) == said, "a notebook looks at one data set's studies alone"
 
 
 def test_what_was_kept_when_it_was_planned_is_not_worked_out_again() -> None:

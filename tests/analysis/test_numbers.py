@@ -143,9 +143,9 @@ def test_an_attacker_that_was_tuned_is_named_where_it_finds_more() -> None:
     assert (less.attack, less.advantage, less.tuned) == ("norm", 0.3, False)
     assert less.interval == pytest.approx((0.28, 0.32))
     campaign = campaign_of(tuned_part())
-    said, before = unexamined(campaign, joint_of(campaign)), campaign_of(part_of("laplace", LAPLACE))
+    said, before = unexamined(joint_of(campaign)), campaign_of(part_of("laplace", LAPLACE))
     assert not any(says.startswith("Attackers tuned against") for says in said)
-    assert any(says.startswith("Attackers tuned against") for says in unexamined(before, joint_of(before)))
+    assert any(says.startswith("Attackers tuned against") for says in unexamined(joint_of(before)))
 
 
 def test_after_a_confirmation_loss_and_share_are_those_of_fresh_seeds() -> None:

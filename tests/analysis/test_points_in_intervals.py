@@ -125,7 +125,7 @@ def test_of_a_search_side_by_side_and_in_a_decision(of: Drawn) -> None:
         assert holds(point.objectives[0], point.intervals[0])
         assert holds(point.objectives[1], point.intervals[1])
         check(Describer(joint).setting(joint.settings.place[point.study, point.number]))
-    chosen = decide(campaign, joint)
+    chosen = decide(joint)
     for setting in (chosen.setting, chosen.runner_up, chosen.nearest):
         if setting is not None:
             check(setting)

@@ -130,19 +130,19 @@ def test_numbers_are_short() -> None:
 def test_every_verdict_has_words() -> None:
     points = [(0.90, 0.3), (0.80, 0.25)]
     none = campaign_of(part_of("laplace", points), constraints={"leakage": 0.2})
-    said = sentences.sentences(decide(none, joint_of(none)))
+    said = sentences.sentences(decide(joint_of(none)))
     assert said[:2] == [
         "No setting qualifies on breast_cancer.",
         "None of 2 measured settings surely keeps leakage<=0.2 with 90% confidence.",
     ]
     assert said[2].startswith("Nearest is laplace scale=2 (camp-breast_cancer-laplace#1), AUC .800")
     failing = campaign_of(part_of("laplace", points, baseline=None))
-    found = decide(failing, joint_of(failing))
+    found = decide(joint_of(failing))
     assert sentences.sentences(found) == [
         "Nothing is recommended on breast_cancer while a check fails.",
         "The undefended model was not measured, or not to an end.",
     ]
     empty = campaign_of(part_of("laplace", []))
-    assert sentences.sentences(decide(empty, joint_of(empty))) == [
+    assert sentences.sentences(decide(joint_of(empty))) == [
         "No answer yet on breast_cancer: no trial has come to a result."
     ]

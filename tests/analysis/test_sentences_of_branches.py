@@ -90,7 +90,7 @@ def test_a_summary_key_by_key() -> None:
     assert [p["dataset"] for p in found["front"]] == ["breast_cancer", "breast_cancer", "wine"]
     assert found["skipped"] == [{"study": "camp-wine-cae", "attack": "pmc", "problems": ["no labels", "none"]}]
     assert {check["dataset"] for check in found["checks"]} == {"breast_cancer", "wine"}
-    decision = decide(whole, joint_of(whole, "wine"))
+    decision = decide(joint_of(whole, "wine"))
     assert found["decisions"]["wine"]["says"] == sentences.sentences(decision)
     assert found["decisions"]["wine"]["verdict"] == decision.verdict
     one = summary(campaign_of(parts[0]))
@@ -110,10 +110,10 @@ def test_pairs_that_cannot_be_are_told_by_their_reason() -> None:
         Skipped("camp-breast_cancer-cae", None, ("a", "b"))
     ]
     whole = campaign_of(*parts, skipped=tuple(left))
-    told = unexamined(whole, joint_of(whole))
+    told = unexamined(joint_of(whole))
     assert told[:2] == ("Skipped: direct on laplace and kdk (no logits).", "Skipped: camp-breast_cancer-cae (a; b).")
     few = part_of("laplace", [(0.9, 0.3)], default=False), part_of("kdk", [(0.9, 0.3)])
-    missing = [s for s in unexamined(campaign_of(*few), joint_of(campaign_of(*few))) if "not tried" in s]
+    missing = [s for s in unexamined(joint_of(campaign_of(*few))) if "not tried" in s]
     assert len(missing) == 1
     assert missing[0].startswith("Attacks that were not tried on laplace: ")
 

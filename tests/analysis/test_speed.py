@@ -29,10 +29,10 @@ def test_a_large_campaign_is_decided_in_two_seconds_of_a_core() -> None:
     ]
     parts = [part_of(f"d{d}", outcomes[d % DIFFERENT], attacks=list(ATTACKS)) for d in range(STUDIES)]
     campaign = campaign_of(*parts, constraints={"leakage": 0.3, "attacks.pmc.advantage": 0.3})
-    decide(campaign, joint_of(campaign_of(parts[0])))  # what is imported is not measured
+    decide(joint_of(campaign_of(parts[0])))  # what is imported is not measured
     begun = time.process_time()
     joint = joint_of(campaign)
-    decision = decide(campaign, joint)
+    decision = decide(joint)
     took = time.process_time() - begun
     assert decision.measured == STUDIES * TRIALS
     assert decision.verdict == "deploy"

@@ -117,11 +117,11 @@ def test_the_best_of_the_grid_is_what_a_decision_on_all_defenses_would_choose() 
     found = list(shelves(entries_in(BOARD)))
     grid, chosen_somewhere = grid_of(found), 0
     for at, shelf in enumerate(found):
-        studies = tuple(shelf.data.campaign.studies)
+        studies = shelf.data.found.parts
         cells = [row.cells[at] for row in grid]
         for rung, cap in enumerate(RUNGS):
             asked = CampaignRecord(shelf.name, studies, 0, spec={"constraints": {"leakage": cap}})
-            chosen = decide(asked, joint_of(asked, shelf.data.found.dataset))
+            chosen = decide(joint_of(asked, shelf.data.found.dataset))
             kept = [cell.kept[rung] for cell in cells if cell.trusted]
             if chosen.verdict == "deploy":
                 assert chosen.setting is not None
@@ -148,7 +148,7 @@ def test_the_grid_has_a_row_for_each_defense_and_those_first_that_keep_something
 def test_a_setting_that_was_exported_from_a_board_s_study_finds_its_data_set(tmp_path: Path) -> None:
     """What the page compares is in the file as it is in the page, field by field."""
     for shelf in shelves(entries_in(BOARD)):
-        study = shelf.data.campaign.studies[0]
+        study = shelf.data.found.parts[0]
         trial = next(trial for trial in study.trials if trial.outcome.outcome == "ok")
         file = save_config(exported(study, trial, "trial"), tmp_path / "own.json")
         own, held = json.loads(file.read_text(encoding="utf-8")), json.loads(json.dumps(held_against(shelf)))

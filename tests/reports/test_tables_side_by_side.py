@@ -258,6 +258,6 @@ def test_every_data_set_is_gathered_with_its_own() -> None:
     assert (here.found.dataset, there.found.dataset) == ("breast_cancer", "wine")
     assert (here.decision.dataset, there.decision.dataset) == ("breast_cancer", "wine")
     assert (len(failure_table(here).rows), len(failure_table(there).rows)) == (1, 0)
-    assert [p.name for p in here.campaign.studies] == ["camp-breast_cancer-laplace"]
+    assert [p.name for p in here.found.parts] == ["camp-breast_cancer-laplace"]
     assert [row.cells[0] for row in attack_table(here).rows] == ["laplace"]
     assert len(here.rankings) == 3

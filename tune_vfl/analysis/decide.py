@@ -19,7 +19,7 @@ from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.statistics.arrays import Bools
 
 
-def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
+def decide(joint: Joint) -> Decision:
     """Choose the setting to deploy on one data set, or the reason why none is recommended.
 
     Eligible are settings whose bounds satisfy all constraints and that beat models without a federation. Where a
@@ -34,19 +34,19 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
     about: dict[str, Any] = {
         "dataset": joint.dataset,
         "metric": joint.metric,
-        "constraints": dict(campaign.constraints),
-        "confidence": campaign.confidence,
+        "constraints": dict(describer.constraints),
+        "confidence": describer.bounds.confidence,
         "rule": "constraints" if describer.by_utility else "knee",
         "measured": len(joint.points),
         "checks": checks_together(checks),
-        "unexamined": unexamined(campaign, joint),
+        "unexamined": unexamined(joint),
         "undefended": describer.undefended(),
         "alone": describer.alone(),
     }
     if not joint.points:
         owed = tuple(changes(describer, None, np.zeros(0, dtype=bool)))
         return Decision(**about, verdict="nothing_measured", why="no trial has come to a result", changes=owed)
-    keeping = describer.bounds.keeping(campaign.constraints)
+    keeping = describer.bounds.keeping(describer.constraints)
     about["qualifying"] = int(keeping.sum())
     failing = doubted(checks)
     trusted = np.asarray([p.study not in failing for p in joint.points], dtype=bool)
@@ -70,7 +70,7 @@ def decide(campaign: CampaignRecord, joint: Joint) -> Decision:
 
 def decisions(campaign: CampaignRecord) -> dict[str, Decision]:
     """Return the decision for every data set of a campaign, by its name."""
-    return {dataset: decide(campaign, joint_of(campaign, dataset)) for dataset in campaign.datasets}
+    return {dataset: decide(joint_of(campaign, dataset)) for dataset in campaign.datasets}
 
 
 def _unmeasured(describer: Describer, among: Bools) -> Iterator[str]:

@@ -9,7 +9,6 @@ from tune_vfl.analysis.joint_front import Joint
 from tune_vfl.analysis.reliability import checks_of
 from tune_vfl.evaluation.checks import Check
 from tune_vfl.evaluation.coverage import Coverage, coverage_of
-from tune_vfl.records.campaigns import CampaignRecord
 from tune_vfl.records.studies import StudyRecord
 from tune_vfl.spec.cell import MEASURE
 
@@ -30,7 +29,12 @@ def untried(record: StudyRecord) -> tuple[str, ...]:
 
 def checks_by_study(joint: Joint) -> dict[str, tuple[Check, ...]]:
     """Return the checks of every study, passed or failed, with those on attacks that were not run."""
-    return {part.name: (*checks_of(part), *_tried(part)) for part in joint.parts}
+    by_study = {part.name: checks_of(part) for part in joint.parts}
+    for part in joint.parts:
+        if missing := untried(part):
+            says = f"not tried: {listed(missing)}; search with `attacks: default` before you choose"
+            by_study[part.name] += (Check(name="untried", ok=False, says=says),)
+    return by_study
 
 
 def doubted(checks: Mapping[str, tuple[Check, ...]]) -> set[str]:
@@ -40,12 +44,6 @@ def doubted(checks: Mapping[str, tuple[Check, ...]]) -> set[str]:
         checks: by study, as :func:`checks_by_study` returns them.
     """
     return {study for study, found in checks.items() if not all(check.ok for check in found)}
-
-
-def _tried(part: StudyRecord) -> Iterator[Check]:
-    if missing := untried(part):
-        says = f"not tried: {listed(missing)}; search with `attacks: default` before you choose"
-        yield Check(name="untried", ok=False, says=says)
 
 
 def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]:
@@ -60,13 +58,13 @@ def checks_together(by_study: dict[str, tuple[Check, ...]]) -> tuple[Check, ...]
     )
 
 
-def unexamined(campaign: CampaignRecord, joint: Joint) -> tuple[str, ...]:
+def unexamined(joint: Joint) -> tuple[str, ...]:
     """Return sentences on the gaps of the measurements on one data set."""
-    return tuple(_gaps(campaign, joint))
+    return tuple(_gaps(joint))
 
 
-def _gaps(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
-    yield from _skipped(campaign, joint)
+def _gaps(joint: Joint) -> Iterator[str]:
+    yield from _skipped(joint)
     measure = joint.parts[0].measure
     if measure != MEASURE:
         yield (
@@ -85,11 +83,11 @@ def _gaps(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
     yield "Rows of another source or a later time: intervals speak of rows like these."
 
 
-def _skipped(campaign: CampaignRecord, joint: Joint) -> Iterator[str]:
+def _skipped(joint: Joint) -> Iterator[str]:
     """Yield sentences on incompatible pairs, one for each reason."""
     defenses = {part.name: part.cell.defense for part in joint.parts}
     why: dict[tuple[str | None, str], list[str]] = {}
-    for left in campaign.on(joint.dataset).skipped:
+    for left in joint.settings.campaign.skipped:
         why.setdefault((left.attack, "; ".join(left.problems)), []).append(defenses.get(left.study, left.study))
     for (attack, problems), names in why.items():
         what = listed(names) if attack is None else f"{attack} on {listed(names)}"

@@ -71,7 +71,7 @@ def _by_rule(part: CampaignRecord, selection: Selection) -> Setting:
     if not joint.points:
         raise SelectionError(f"{part.name!r} has no point to select from: none of its trials ended ok")
     if selection.rule == "decision":
-        decision = decide(part, joint)
+        decision = decide(joint)
         if (chosen := decision.setting) is not None:
             return joint.settings.rows[joint.settings.place[chosen.study, chosen.number]]
         says = sentences(decision)[: None if decision.compromise is None else 2]  # the others are those of the choices

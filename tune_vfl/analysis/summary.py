@@ -50,9 +50,9 @@ def summary(campaign: CampaignRecord) -> dict[str, Any]:
     """
     over = {"ended": said} if (said := list(ended(campaign.studies))) else {}
     if campaign.lone:
-        return {**study_summary(campaign.studies[0]), "decision": _told(decide(campaign, joint_of(campaign))), **over}
+        return {**study_summary(campaign.studies[0]), "decision": _told(decide(joint_of(campaign))), **over}
     joints = {dataset: joint_of(campaign, dataset) for dataset in campaign.datasets}
-    decided = {dataset: decide(campaign, joint) for dataset, joint in joints.items()}
+    decided = {dataset: decide(joint) for dataset, joint in joints.items()}
     one = len(joints) == 1
     checks = [
         {**check.model_dump(), **({} if one else {"dataset": dataset})}

@@ -239,7 +239,7 @@ def _decided(campaign: CampaignRecord) -> tuple[Joint, Decision]:
     from tune_vfl.analysis.joint_front import joint_of
 
     found = joint_of(campaign)
-    return found, decide(campaign, found)
+    return found, decide(found)
 
 
 def _told(campaign: CampaignRecord) -> str:
