@@ -16,9 +16,6 @@ SHAPES = ("circle", "square", "triangle", "diamond", "down", "star", "plus")
 SIGNS = {"circle": "●", "square": "■", "triangle": "▲", "diamond": "◆", "down": "▼", "star": "★", "plus": "✚"}
 """The shapes as characters, for keys in a text."""
 
-MANY = len(COLORS) * 4
-"""The number of distinct styles."""
-
 
 class Look(NamedTuple):
     """A color, by its place in :data:`COLORS`, and a shape of :data:`SHAPES`; a muted look has no color."""

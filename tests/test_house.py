@@ -31,7 +31,7 @@ SHIPPED_FILES = files()
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 60
 # Of today, and each may only fall: lower the number with what is taken away.
-ONE_CALLER_HELPERS = 298
+ONE_CALLER_HELPERS = 294
 SMALL_FILES = 19
 NAMES_OF_SEVERAL_CLASSES = 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.state_api import cluster, listing
-from tune_vfl.cluster.admission import PackCounts, packs_by_job
+from tune_vfl.cluster.admission import packs_by_job
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError
 from tune_vfl.machine.web import WebServer
@@ -18,7 +18,7 @@ def groups(*of: tuple[str, str]) -> bytes:
 def test_packs_are_counted_by_job() -> None:
     held = groups(("01", "CREATED"), ("01", "PENDING"), ("01", "CREATED"), ("02", "PENDING"), ("03", "REMOVED"))
     with cluster("placement_groups", held) as relay:
-        assert packs_by_job(relay) == {"01": PackCounts(2, 1), "02": PackCounts(0, 1)}
+        assert packs_by_job(relay) == {"01": (2, 1), "02": (0, 1)}
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", b'{"result": true, "data": null}'])

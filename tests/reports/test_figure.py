@@ -13,7 +13,7 @@ from reports.describe import frontier
 from reports.figure import Mark, room, staircase, ticks, within
 from reports.gathered import gather
 from reports.importances import FEWEST, importances, parallel
-from reports.looks import COLORS, DARK, MANY, SHAPES, SIGNS, looks
+from reports.looks import COLORS, DARK, SHAPES, SIGNS, looks
 from reports.plotted import LIGHT, plotly_dict, plotly_figure
 from reports.printed import _MARKERS, _placed, _PlotScale, drawn, files_of
 from tests.helpers.studies import made_up_outcome, made_up_study, made_up_trial
@@ -193,9 +193,8 @@ def test_a_label_without_room_is_left_out():
 
 
 def test_up_to_28_defenses_have_looks_of_their_own_and_seven_share_neither_color_nor_shape():
-    names = [f"d{k}" for k in range(MANY)]
-    assert MANY == 28
-    assert len(set(looks(names, names).values())) == MANY
+    names = [f"d{k}" for k in range(28)]
+    assert len(set(looks(names, names).values())) == len(names)
     few = [look for name, look in looks(names, names[10:17]).items() if look.color is not None]
     assert len({look.color for look in few}) == len({look.shape for look in few}) == 7
     muted = looks(names, names[10:17])

@@ -152,15 +152,11 @@ def values(row: Any, names: Iterable[str], **more: Any) -> dict[str, Any]:
             plain[name] = more[name]
         elif name.endswith("*"):
             plain |= COLUMNS[name].get(row)
-        elif (value := _value(row, name)) is not MISSING:
+        elif name.startswith(FRESH):
+            plain[name] = None if row.again is None else COLUMNS[name.removeprefix(FRESH)].get(row.again)
+        elif (value := COLUMNS[name].get(row)) is not MISSING:
             plain[name] = value
     return plain
-
-
-def _value(row: Any, name: str) -> Any:
-    if not name.startswith(FRESH):
-        return COLUMNS[name].get(row)
-    return None if row.again is None else COLUMNS[name.removeprefix(FRESH)].get(row.again)
 
 
 def texts(row: Any, names: Iterable[str]) -> dict[str, str]:

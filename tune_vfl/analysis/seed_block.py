@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,18 +22,6 @@ from tune_vfl.evaluation.certainty import (
 from tune_vfl.outcome import Outcome
 from tune_vfl.statistics import Estimate, Limits, leakage_bounds
 from tune_vfl.statistics.arrays import Floats, Ints
-
-
-class _Kind(NamedTuple):
-    """Properties that the settings of one block share."""
-
-    seeds: int
-    undefended: tuple[float, ...]
-    attacked: bool
-
-    @property
-    def certain(self) -> bool:
-        return self.seeds > 1
 
 
 @dataclass(frozen=True)
@@ -123,11 +110,13 @@ def blocks_of(outcomes: Sequence[Outcome], undefended: Sequence[Outcome | None])
         outcomes: of the settings, all ok.
         undefended: the undefended model of each; None where it is not known.
     """
-    grouped: dict[_Kind, list[int]] = {}
+    grouped: dict[tuple[int, tuple[float, ...], bool], list[int]] = {}
     for i, (outcome, model) in enumerate(zip(outcomes, undefended, strict=True)):
-        kind = _Kind(len(values_of(outcome)), tuple(values_of(model)), bool(outcome.attacks))
+        kind = len(values_of(outcome)), tuple(values_of(model)), bool(outcome.attacks)
         grouped.setdefault(kind, []).append(i)
-    return [block_of(outcomes, places, undefended[places[-1]], certain=k.certain) for k, places in grouped.items()]
+    return [
+        block_of(outcomes, places, undefended[places[-1]], certain=seeds > 1) for (seeds, *_), places in grouped.items()
+    ]
 
 
 def block_of(

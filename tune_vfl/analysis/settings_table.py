@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -42,7 +42,8 @@ class SettingsTable:
         campaign: as given; ``parts``: its studies.
         trials: every finished trial, failed and preempted ones included, study by study, by number.
         rows: the settings among them, in the same order.
-        undefended: the undefended model that they are compared with: the one that most studies share. None without one.
+        undefended: the undefended model that they are compared with: the one that most studies share, the first of
+            equals. None without one.
     """
 
     def __init__(self, campaign: CampaignRecord | StudyRecord) -> None:
@@ -50,7 +51,9 @@ class SettingsTable:
         self.parts = self.campaign.studies
         self.trials = [setting for record in self.parts for setting in self._trials(record)]
         self.rows = [setting for setting in self.trials if setting.ok]
-        self.undefended = _undefended(self.parts)
+        found = [p.baseline for p in self.parts if p.baseline is not None and p.baseline.outcome == "ok"]
+        shared = Counter(tuple(values_of(outcome)) for outcome in found)
+        self.undefended = max(found, key=lambda outcome: shared[tuple(values_of(outcome))], default=None)
 
     def _trials(self, record: StudyRecord) -> Iterator[Setting]:
         points = record.confirmation.points if record.confirmation is not None else ()
@@ -200,10 +203,3 @@ class SettingsTable:
         """Return why an attack cannot be carried out on a study; None where nothing is said of that."""
         left_out = (left for left in self.campaign.skipped if (left.study, left.attack) == (study, attack))
         return next(("; ".join(left.problems) for left in left_out), None)
-
-
-def _undefended(parts: Sequence[StudyRecord]) -> Outcome | None:
-    """Return the undefended model that most studies share, the first of equals."""
-    found = [p.baseline for p in parts if p.baseline is not None and p.baseline.outcome == "ok"]
-    counts = Counter(tuple(values_of(o)) for o in found)
-    return max(found, key=lambda o: counts[tuple(values_of(o))], default=None)

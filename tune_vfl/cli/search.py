@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,7 +62,7 @@ def search(
     named = [f"study={dumps(name)}"] if name is not None else []
     wanted = [f"budget.trials={trials}"] if trials is not None else []
     settings = [*(settings or ()), *named, *wanted]
-    with _data_in_place(raw, settings, storage, copy=copy_data) as (raw, settings):
+    with _with_copies(raw, settings, storage) if copy_data else nullcontext((raw, settings)) as (raw, settings):
         plan = plan_of(raw, spec, settings)
         for line in left_out(plan.skipped):
             say(f"left out {line}")
@@ -74,13 +74,10 @@ def search(
 
 
 @contextmanager
-def _data_in_place(
-    raw: dict[str, Any], settings: list[str], storage: str | None, *, copy: bool
+def _with_copies(
+    raw: dict[str, Any], settings: list[str], storage: str | None
 ) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield a spec and its settings as they are, or the spec that names copies of its data files."""
-    if not copy:
-        yield raw, settings
-        return
+    """Yield the spec with its settings that names copies of its data files, and no settings."""
     from tune_vfl.machine.passwords import StudyUrl
     from tune_vfl.service.data_copies import copied
 

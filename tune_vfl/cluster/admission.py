@@ -7,7 +7,7 @@ each job, those that run and those that wait, Tune reserves a placement group fo
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,19 +39,14 @@ def places_of(drivers: Iterable[tuple[str, str]]) -> dict[str, int]:
     return {job: place for place, job in enumerate(waiting, 1)}
 
 
-class PackCounts(NamedTuple):
-    """The number of a job's packs that run, and of those that wait for room."""
+def packs_by_job(cluster: Relay) -> dict[str, tuple[int, int]]:
+    """Count the packs of every job that has any, those that run and those that wait, by Ray's own id of the job.
 
-    running: int = 0
-    waiting: int = 0
-
-
-def packs_by_job(cluster: Relay) -> dict[str, PackCounts]:
-    """Return the packs of every job that has any, by Ray's own id of the job; none where a cluster cannot list them.
+    There are none where a cluster cannot list them.
 
     Raises:
         UnreachableError: when the cluster does not answer.
     """
     states = Counter((str(group.creator_job_id), str(group.state)) for group in cluster.states("placement_groups"))
-    found = {job: PackCounts(states[job, "CREATED"], states[job, "PENDING"]) for job, _ in states}
+    found = {job: (states[job, "CREATED"], states[job, "PENDING"]) for job, _ in states}
     return {job: packs for job, packs in found.items() if any(packs)}

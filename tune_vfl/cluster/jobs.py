@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tune_vfl.cluster.admission import DRIVERS, SEAT, PackCounts, offers_seats, packs_by_job, places_of
+from tune_vfl.cluster.admission import DRIVERS, SEAT, offers_seats, packs_by_job, places_of
 from tune_vfl.cluster.dashboard import require_answer
 from tune_vfl.cluster.relay import Relay
 from tune_vfl.errors import UnreachableError, UsageError
@@ -136,7 +136,7 @@ class Jobs:
         packs = packs_by_job(self._relay) if with_packs else {}
         with self._relay.calls():
             details = self._client.list_jobs()
-        jobs = [_job(d, packs.get(str(d.job_id), PackCounts())) for d in details if d.submission_id]
+        jobs = [_job(d, packs.get(str(d.job_id), (0, 0))) for d in details if d.submission_id]
         jobs.sort(key=lambda job: job.started or 0.0, reverse=True)
         seated = {str(d.submission_id) for d in details if (d.metadata or {}).get("tune_vfl.seat")}
         places = places_of((job.id, job.status) for job in reversed(jobs) if job.id in seated)
@@ -234,8 +234,8 @@ def answers_in(log: str) -> list[dict[str, Any]]:
     return found
 
 
-def _job(details: Any, packs: PackCounts) -> ClusterJob:
-    metadata = details.metadata or {}
+def _job(details: Any, packs: tuple[int, int]) -> ClusterJob:
+    metadata, (running, waiting) = details.metadata or {}, packs
     return ClusterJob(
         id=str(details.submission_id),
         status=str(getattr(details.status, "value", details.status)),
@@ -246,8 +246,8 @@ def _job(details: Any, packs: PackCounts) -> ClusterJob:
         started=_seconds(details.start_time),
         ended=_seconds(details.end_time),
         message=" ".join((details.message or "").split()),
-        running=packs.running,
-        waiting=packs.waiting,
+        running=running,
+        waiting=waiting,
     )
 
 

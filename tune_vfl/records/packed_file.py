@@ -71,8 +71,8 @@ def from_bytes(content: bytes, where: str, most: int = MOST_BYTES) -> Packed:
             _refuse_others(archive, where, most)
             files = {name: _lines(archive, name, where) for name in archive.namelist() if name != HEAD}
     except _DAMAGED as error:
-        raise ParcelError(f"{_none(where)}, or is damaged ({error}); pack or pull it again") from error
-    return Packed.checked({name.removesuffix(".jsonl"): rows for name, rows in files.items()}, _none(where))
+        raise ParcelError(f"{_is_none(where)}, or is damaged ({error}); pack or pull it again") from error
+    return Packed.checked({name.removesuffix(".jsonl"): rows for name, rows in files.items()}, _is_none(where))
 
 
 def to_text(content: bytes) -> str:
@@ -116,11 +116,11 @@ def read_packed(path: Path, most: int = MOST_BYTES) -> Packed:
     except OSError as error:
         raise ParcelError(f"{path}: cannot be read ({error.strerror}); give a file that `study pack` wrote") from error
     if len(content) > most:
-        raise ParcelError(f"{_none(str(path))}: it is larger than {_said(most)}")
+        raise ParcelError(f"{_is_none(str(path))}: it is larger than {_the_limit(most)}")
     return from_bytes(bytes(content), str(path), most)
 
 
-def _said(most: int) -> str:
+def _the_limit(most: int) -> str:
     return f"{most} bytes; --max-mib reads a larger one"
 
 
@@ -129,9 +129,9 @@ def _refuse_others(archive: zipfile.ZipFile, where: str, most: int) -> None:
     # Nothing longer is read than it says it is.
     sizes = {info.filename: info.file_size for info in archive.infolist()}
     if sum(info.file_size for info in archive.infolist()) > most:
-        raise ParcelError(f"{_none(where)}: what is in it is larger than {_said(most)}")
+        raise ParcelError(f"{_is_none(where)}: what is in it is larger than {_the_limit(most)}")
     if sizes.get(HEAD, 0) > _MOST_HEAD:
-        raise ParcelError(f"{_none(where)}: {HEAD} in it is larger than {_MOST_HEAD} bytes")
+        raise ParcelError(f"{_is_none(where)}: {HEAD} in it is larger than {_MOST_HEAD} bytes")
     lines = _lines(archive, HEAD, where) if HEAD in sizes else []
     head = lines[0] if len(lines) == 1 and isinstance(lines[0], dict) else {}
     if head.get("schema") != PACKED_SCHEMA:
@@ -141,10 +141,11 @@ def _refuse_others(archive: zipfile.ZipFile, where: str, most: int) -> None:
         )
     names, expected = archive.namelist(), sorted([HEAD, *(f"{table}.jsonl" for table in TABLES)])
     if sorted(names) != expected:
-        raise ParcelError(f"{_none(where)}: expected {', '.join(expected)} in it, got {', '.join(names)[:300]}")
+        raise ParcelError(f"{_is_none(where)}: expected {', '.join(expected)} in it, got {', '.join(names)[:300]}")
 
 
-def _none(where: str) -> str:
+def _is_none(where: str) -> str:
+    """Begin the refusal of a file that holds no packed study."""
     return f"{where}: is not a packed study"
 
 
@@ -153,4 +154,4 @@ def _lines(archive: zipfile.ZipFile, name: str, where: str) -> list[Any]:
         text = archive.read(name).decode("utf-8")
         return [load_plain(line) for line in text.splitlines() if line]
     except ValueError as error:
-        raise ParcelError(f"{_none(where)}: {name} is not JSON ({error})") from error
+        raise ParcelError(f"{_is_none(where)}: {name} is not JSON ({error})") from error
