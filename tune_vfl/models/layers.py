@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -134,6 +135,15 @@ def stack_of(
             layers.append(Dropout(dropout, stream=stream.child(f"dropout/{i}")))
         layers.append(Linear(d_in, d_out, stream=stream))
     return layers
+
+
+def start_normal(layers: Iterable[nn.Module], stream: Stream) -> None:
+    """Redraw the weights of linear layers from a stream, normal with a variance of 2 / d_in (He et al. 2015)."""
+    for layer in layers:
+        if isinstance(layer, Linear):
+            d_out, d_in = layer.weight.shape[-2:]
+            with torch.no_grad():
+                layer.weight.copy_(stream.normal(d_out, d_in) * math.sqrt(2 / d_in))
 
 
 def reseed(module: nn.Module, stream: Stream) -> nn.Module:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
 
 from tune_vfl.models.base import Architecture, ModelOptions, Width, model
-from tune_vfl.models.layers import FlattenRows, stack_of
+from tune_vfl.models.layers import FlattenRows, stack_of, start_normal
 from tune_vfl.seeds import Stream
 from tune_vfl.spec import BOTH
 
@@ -22,6 +22,11 @@ class MlpOptions(ModelOptions):
         None,
         ge=0,
         description="how many of all these hidden layers are the bottom's; by default those of bottom_hidden",
+    )
+    top_start: Literal["he"] | None = Field(
+        None,
+        description="he: the top model's weights start normal with a variance of 2 / inputs, as in the released code "
+        "of Fu et al. 2022; none: uniform within 1 / sqrt(inputs), as torch's",
     )
 
     @field_validator("cut")
@@ -64,4 +69,7 @@ class Mlp(Architecture[MlpOptions]):
 
     def top(self, d_in: int, d_out: int, stream: Stream) -> nn.Module:
         """Build ``d_in - hidden... - d_out``."""
-        return nn.Sequential(*stack_of([d_in, *self.options.hidden[1], d_out], nn.ReLU, stream=stream))
+        layers = stack_of([d_in, *self.options.hidden[1], d_out], nn.ReLU, stream=stream)
+        if self.options.top_start == "he":
+            start_normal(layers, stream.child("he"))
+        return nn.Sequential(*layers)
