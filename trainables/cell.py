@@ -56,12 +56,11 @@ class CellTrainable(TrainingTrainable):
     def evaluate(
         cls, cell: Cell, params: Sequence[Mapping[str, Any]], references: References, options: Mapping[str, Any]
     ) -> list[Outcome]:
-        """Train and attack; with the option ``training_rows`` also measure an AUC on the training rows."""
+        """Train and attack; with the option ``training_rows`` also measure the utility on the training rows."""
         from tune_vfl.evaluation.packs import evaluate_task
         from tune_vfl.evaluation.task import Task
 
-        asks = bool(options.get("training_rows")) and cell.metric == "auc"
-        task = replace(Task.open(cell), asks_training_rows=asks)
+        task = replace(Task.open(cell), asks_training_rows=bool(options.get("training_rows")))
         return evaluate_task(task, params, references, device=worker_device())
 
     @classmethod

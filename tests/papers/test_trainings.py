@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.papers.test_tables import FILE
+from trainables.cell import CellTrainable
+from tune_vfl.evaluation.resolving import open_task
 from tune_vfl.execution.jobs import Flight, Job
 from tune_vfl.outcome import AttackScore, Outcome, Score
 from tune_vfl.papers.comparison import compared
@@ -25,6 +27,7 @@ from tune_vfl.papers.results import (
 from tune_vfl.papers.source import TableJobs
 from tune_vfl.papers.tables import Table
 from tune_vfl.papers.tally import tally
+from tune_vfl.spec import References, parse
 
 NAME = "test-table1"
 TWO = FILE.replace("rows:", "rows:\n      - {dataset: breast_cancer, defense: kdk, published: '.8 | .5'}")
@@ -196,3 +199,13 @@ def test_a_score_that_the_evaluation_does_not_have_is_said_with_those_it_has(tmp
     table = table_of(FILE.replace("norm: norm}", "norm: norm.top5}"))
     with pytest.raises(Exception, match=r"has no score 'norm\.top5'; it has norm"):
         asked(run(table, tmp_path))[0].end([answer()])
+
+
+@pytest.mark.parametrize("metric", ["auc", "accuracy"])
+def test_a_row_is_measured_on_its_training_rows_too_whatever_its_metric(metric: str) -> None:
+    """Whether a recipe learns is told by both: a net may know the rows that it was shown and no others."""
+    raw = {"study": "t", "dataset": {"name": "breast_cancer", "metric": metric}, "defense": "none", "attacks": ["norm"]}
+    cell = open_task(parse({**raw, "training": {"epochs": 2}, "budget": {"seeds": 1}})).cell
+    (outcome,) = CellTrainable.evaluate(cell, [{}], References(), {"training_rows": True})
+    assert len(outcome.training_utility) == 1
+    assert 0.5 < outcome.training_utility[0] <= 1
