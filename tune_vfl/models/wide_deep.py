@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -17,6 +20,11 @@ class WideDeepOptions(FieldOptions):
 
     bottom_hidden: tuple[Width, ...] = Field((16, 16), description="hidden widths of the deep part")
     top_hidden: tuple[Width, ...] = Field((16,), description="hidden widths of the top model, the generator's shape")
+    wide_start: Literal["normal"] | None = Field(
+        None,
+        description="normal: weights of the wide part start from N(0, 1), as in GAFM's released code; none: uniform "
+        "within 1 / sqrt(columns), as torch's linear layers do",
+    )
 
 
 class WideAndDeep(nn.Module):
@@ -32,6 +40,9 @@ class WideAndDeep(nn.Module):
     def __init__(self, fields: tuple[int, ...], d_out: int, options: WideDeepOptions, *, stream: Stream) -> None:
         super().__init__()
         self.wide = Linear(sum(fields), d_out, stream=stream)
+        if options.wide_start == "normal":
+            with torch.no_grad():
+                self.wide.weight.copy_(stream.child("wide").normal(d_out, sum(fields)))
         self.vectors = FieldVectors(fields, options.category_dim, stream=stream)
         widths = [self.vectors.width, *options.bottom_hidden, d_out]
         self.deep = nn.Sequential(*stack_of(widths, nn.ReLU, stream=stream))
