@@ -6,7 +6,9 @@ weights, SGD at .05 with momentum .5 and weight decay 5e-4, batches of 1,000, 56
 steps grow up to fivefold where they keep their direction; completion by 4,500 steps of MixMatch with 100 rows of each
 kind, on a bottom that stays as it is; and, without a top, the first negative entry of a row's gradient in the first
 epoch, undefended and under Laplacian noise of .001. The released top begins with a rectifier, too, behind which three
-of ten trainings on these few rows do not begin to learn: it is left out. Buckets are 256 a party in place of 4,096.
+of ten trainings on these few rows do not begin to learn: it was left out after a first comparison. With it the utility
+is .558 over ten seeds, without .585, the library's .565; leaks were compared without. Buckets are 256 a party in place
+of 4,096.
 """
 
 from __future__ import annotations
