@@ -31,7 +31,9 @@ class ResidualSums(Attack[ResidualSumsParams]):
     A batch tells one number a column. Rows return in other batches in every epoch, so that after as many visits as a
     batch has rows a column there are as many equations as labels. Own columns and weights give the party's part of each
     row's logit, and a least-squares fit the other parties' along the directions in which weights moved; known labels
-    stay what they are. Scores of known rows are not counted. Where nothing was told they are those by own columns.
+    stay what they are. Where a defense clips sums, their directions are left, and their sizes are solved for as well;
+    whether one does is read off the sizes, or, where noise hides the bound, off sums that take no part. Scores of known
+    rows are not counted. Where nothing was told they are those by own columns.
     ``sums_own`` adds what own columns say once more, which helps where noise hides most of the sums.
     """
 

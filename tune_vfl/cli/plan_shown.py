@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from tune_vfl.records.campaigns import PlannedCampaign, Skipped
     from tune_vfl.service.estimates import Progress
 
+_NAMED = 6
+"""How many that are left out for one reason are named; ``validate --json`` names them all."""
+
 
 def show_campaign(
     plan: PlannedCampaign, studies: Mapping[str, Mapping[str, Any]], progress: Mapping[str, Progress], minutes: float
@@ -64,12 +67,15 @@ def _studies(plan: PlannedCampaign, studies: Mapping[str, Mapping[str, Any]], pr
 
 
 def left_out(skipped: tuple[Skipped, ...]) -> list[str]:
-    """Return the impossible pairs of a spec, one line per reason."""
+    """Return the impossible pairs of a spec, one line per reason; of many pairs their number."""
     by_reason: dict[str, list[str]] = {}
     for left in skipped:
         what = left.study if left.attack is None else f"attack {left.attack} in {left.study}"
         by_reason.setdefault(_general("; ".join(left.problems), left.study), []).append(what)
-    return [f"{listed(names)}: {reason}" for reason, names in by_reason.items()]
+    return [
+        f"{listed(names) if len(names) <= _NAMED else count(len(names), 'combination')}: {reason}"
+        for reason, names in by_reason.items()
+    ]
 
 
 def _general(reason: str, study: str) -> str:

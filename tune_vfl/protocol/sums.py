@@ -20,16 +20,19 @@ class BatchSums:
         weights: as ``values``: the party's weights when it was told, before they stepped.
         order: ``(*trials, E, N)`` positions of the training rows in their order of arrival, a batch after the other.
         batch_size: rows of a batch; the last one of an epoch may have fewer.
+        columns: how many of the d columns are each party's, of parties that know together; none: they are one's.
     """
 
     values: Tensor
     weights: Tensor
     order: Tensor
     batch_size: int
+    columns: tuple[int, ...] = ()
 
     def of_members(self, members: int | Tensor) -> BatchSums:
         """Return those of some members, or of one without the leading axis."""
-        return BatchSums(self.values[members], self.weights[members], self.order[members], self.batch_size)
+        values, weights, order = (t[members] for t in (self.values, self.weights, self.order))
+        return BatchSums(values, weights, order, self.batch_size, self.columns)
 
 
 class SummedTraining(SplitTraining):

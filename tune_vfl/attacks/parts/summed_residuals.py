@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
+from tune_vfl.attacks.parts.clipped_sums import Sizes, Spread, may_be_clipped
 from tune_vfl.protocol.losses import class_probabilities
 from tune_vfl.protocol.sums import BatchSums
 from tune_vfl.seeds import Stream
@@ -26,9 +28,11 @@ MOST_NOISE, STEP = 3000.0, 10.0
 _LEAST_NOISE = 1e-5
 _ROUGHLY, _FULLY = (1, 15), (4, 20)
 """Rounds, and steps of conjugate gradients in each, of a fit that is checked and of the last one."""
+_UNTOLD = 3.0
+"""Noise below which labels are taken to be told: what is left open of them falls as the noise does."""
 _SPREAD = 1.0
 """Deviation of a row's part of the logit along a direction, where weights have moved farthest."""
-_CHECKED = 0.1
+_CHECKED, _SURE, _CLOSE = 0.1, 1.5, 0.5
 _LEAST = 1e-12
 
 
@@ -45,6 +49,8 @@ class Told:
         own: ``(C, B, K)`` the party's part of the logits.
         moves: ``(C, m)`` how far weights had moved along each direction, at most 1.
         heard: ``(C, d, 1)`` 1 for a sum that takes part, 0 for one that does not.
+        parts: ``(P, d)`` 1 where a column is a party's.
+        lengths: ``(C, P)`` of what each party was told, in the units in which it was.
     """
 
     sums: Tensor
@@ -55,6 +61,8 @@ class Told:
     own: Tensor
     moves: Tensor
     heard: Tensor
+    parts: Tensor
+    lengths: Tensor
 
     @classmethod
     def of(cls, told: BatchSums, x: Tensor) -> Told:
@@ -74,7 +82,11 @@ class Told:
         main = left[:, :MOVES] * sizes[:MOVES]
         moves = main / main.abs().amax(0).clamp(min=_LEAST) * main[-1].sign()
         heard = torch.ones_like(sums[..., :1])
-        return cls(sums, fed, there, rows, places, fed @ (weights * scale.unsqueeze(-1)), moves, heard)
+        own = fed @ (weights * scale.unsqueeze(-1))
+        held = torch.tensor(told.columns or x.shape[-1:])
+        parts = torch.eye(len(held)).repeat_interleave(held, dim=1)
+        lengths = (values.square().sum(-1) @ parts.mT).sqrt()
+        return cls(sums, fed, there, rows, places, own, moves, heard, parts, lengths)
 
     def only(self, heard: Tensor) -> Told:
         """Return this with the sums that ``heard`` ``(C, d, 1)`` names, and 0 in the place of others."""
@@ -115,17 +127,42 @@ def labels_of(told: Told, prior: Tensor, variance: Tensor, stream: Stream) -> Te
     """
     heard = (stream.uniform(told.heard.numel()).view_as(told.heard) > _CHECKED).float()
     fitted, checked = told.only(heard), told.only(1 - heard)
-    found = Regression(fitted, prior, variance)
-    noise, best, least = MOST_NOISE, found.state, float(linearized(checked, found.state)[1].square().sum())
+    suppositions = [Regression(fitted, prior, variance, clipped) for clipped in may_be_clipped(told.lengths)]
+    _, noise, best = max((searched(regression, checked) for regression in suppositions), key=lambda found: found[0])
+    whole = Regression(told, prior, variance, best.clipped)
+    whole.state = best.state
+    return whole.fit(noise, *_FULLY).state[..., 0]
+
+
+def searched(regression: Regression, checked: Told) -> tuple[float, float, Regression]:
+    """Return how well sums that take no part are said at best, the noise to believe in, and the fit there.
+
+    The noise falls step by step to the end: sizes of clipped sums are far off at first. Of noises the largest is
+    believed in that is not surely worse than the best.
+    """
+    tried, noise = [], MOST_NOISE
+    wanted = normalize(checked.sums.flatten(), dim=0)
     while noise > _LEAST_NOISE:
-        state = found.fit(noise, *_ROUGHLY).state
-        error = float(linearized(checked, state)[1].square().sum())
-        if error >= least:
-            break
-        least, best, noise = error, state, noise / STEP
-    whole = Regression(told, prior, variance)
-    whole.state = best
-    return whole.fit(noise * STEP, *_FULLY).state[..., 0]
+        said = normalize(regression.fit(noise, *_ROUGHLY).said_of(checked).flatten(), dim=0)
+        tried.append((said * wanted, noise, regression.state))
+        noise /= STEP
+    best = max((right for right, *_ in tried), key=lambda right: float(right.sum()))
+    count = int(checked.heard.sum())
+    noise, regression.state = next((n, state) for right, n, state in tried if not surely_better(best, right, count))
+    return float(best.sum()), noise, regression
+
+
+def surely_better(best: Tensor, other: Tensor, count: int) -> bool:
+    """Return whether products of what was said and told, of unit vectors, are surely larger than others.
+
+    Args:
+        best: of which the sum is a cosine.
+        other: alike.
+        count: of products that are not 0 because a sum takes part.
+    """
+    less = best - other
+    error = (less - less.sum() / count).square().sum().sqrt()
+    return bool(less.sum() > _SURE * error or 1 - other.sum() > (1 + _CLOSE) * (1 - best.sum()))
 
 
 class Regression:
@@ -135,13 +172,16 @@ class Regression:
         told: the batches.
         prior: ``(N, K)`` beliefs in each logit's class.
         variance: ``(N, K)`` of the labels around them.
+        clipped: ``(C, P)`` which sums may have been clipped.
 
     Attributes:
         state: ``(N, K, 1 + m)`` of each row the label, and what its logit gains along each direction.
     """
 
-    def __init__(self, told: Told, prior: Tensor, variance: Tensor) -> None:
-        self._told = told
+    def __init__(self, told: Told, prior: Tensor, variance: Tensor, clipped: Tensor) -> None:
+        self.clipped = clipped
+        self._told, self._sizes = told, Sizes.of(told.sums, told.parts)
+        self._open = told.of_rows(variance.unsqueeze(-1))[..., 0]
         along = torch.zeros(*prior.shape, told.moves.shape[-1])
         self._prior = torch.cat([prior.unsqueeze(-1), along], -1)
         self._sure = torch.cat([1 / variance.unsqueeze(-1), along + _SPREAD**-2], -1)
@@ -155,21 +195,32 @@ class Regression:
             rounds: how many.
             steps: of each round.
         """
+        told, every = self._told, noise * self._told.x.shape[1]
         for _ in range(rounds):
-            self._descend(*linearized(self._told, self.state), noise * self._told.x.shape[1], steps)
+            slope, missed = linearized(told, self.state)
+            if self.clipped.any():
+                spread = Spread(told.x, min(1.0, noise / _UNTOLD) * self._open, told.heard, told.parts)
+                self._sizes = self._sizes.likeliest(told.sums, self.clipped, spread, told.sums - missed, every)
+                missed = missed + told.sums * (self._sizes.spread(self._sizes.factors) - 1)
+            self._descend(slope, missed, every, steps)
         return self
+
+    def said_of(self, checked: Told) -> Tensor:
+        """Return ``(C, d, K)`` what sums ``checked`` that take no part are expected to be told as."""
+        missed = linearized(checked, self.state)[1]
+        return (checked.sums - missed) / self._sizes.spread(self._sizes.factors)
 
     def _descend(self, slope: Tensor, missed: Tensor, noise: float, steps: int) -> None:
         """Solve the linearized problem, each number of a row by its own curvature (a Jacobi preconditioner)."""
-        told, sure = self._told, self._sure
+        told, sure, weighed = self._told, self._sure, self._sizes.weighed
         lengths = told.x.square().sum(-1)[..., None, None]
         curvature = told.by_row(slope.square() * lengths) / noise + sure
-        left = told.back(missed, slope) / noise - sure * (self.state - self._prior)
+        left = told.back(weighed(missed), slope) / noise - sure * (self.state - self._prior)
         moved, turned = torch.zeros_like(left), left / curvature
         ahead, size = turned, (left * turned).sum()
         for _ in range(steps):
             said = told.summed((told.of_rows(ahead) * slope).sum(-1))
-            bent = told.back(said, slope) / noise + sure * ahead
+            bent = told.back(weighed(said), slope) / noise + sure * ahead
             length = size / (ahead * bent).sum().clamp(min=_LEAST)
             moved, left = moved + length * ahead, left - length * bent
             turned = left / curvature

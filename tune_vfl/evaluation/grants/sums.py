@@ -71,7 +71,8 @@ class KeptSums(Keeper):
             torch.cat([torch.stack([torch.stack(e, -3) for e in self._told[name, p]], -4) for p in parties], -1)
             for name in ("values", "weights")
         )
-        return self._of_member(BatchSums(values, weights, order, self._told["order", 0][0][0].shape[-1]))
+        held = tuple(self._told["values", p][0][0].shape[-1] for p in parties)
+        return self._of_member(BatchSums(values, weights, order, self._told["order", 0][0][0].shape[-1], held))
 
     def _of_member(self, whole: BatchSums) -> BatchSums:
         return whole if self._members is None else whole.of_members(self._members)
