@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tune_vfl.attacks.base import ATTACKS, build_attack
+from tune_vfl.attacks.parts.communities import communities
 from tune_vfl.attacks.parts.shared_leaves import believed, by_beliefs, by_known, directions, taught
 from tune_vfl.errors import SpecError
 from tune_vfl.protocol.partitions import Partitions
@@ -17,7 +18,7 @@ from tune_vfl.spec import Named
 from tune_vfl.testing.attacks import run_on, success_of
 from tune_vfl.testing.views import make_world
 
-TREES = ("first_trees", "leaf_cluster", "tree_completion")
+TREES = ("first_trees", "id2graph", "leaf_cluster", "tree_completion")
 KNOWN = Auxiliary(torch.tensor([0, 4]), torch.tensor([0, 1]))
 ONE_SPLIT = Partitions(torch.tensor([[0, 0, 0, 1, 1, 1]]), torch.ones(1, 3, dtype=torch.bool))
 
@@ -110,3 +111,35 @@ def test_first_trees_has_a_variant_a_number_and_refuses_others() -> None:
     assert set(run_on(ATTACKS["first_trees"], make_world(0))) == {"first_1", "first_2", "first_5", "first_10"}
     with pytest.raises(SpecError, match="each at most once and at least 1"):
         build_attack(Named(name="first_trees", trees=[0, 2]))
+
+
+def modularity(groups: torch.Tensor, weights: torch.Tensor, at: torch.Tensor) -> float:
+    """Modularity of communities in the graph of shared nodes, written out."""
+    edges = sum(w * (node == node[:, None]).double() for w, node in zip(weights, groups, strict=True))
+    degrees, together = edges.sum(0), at == at[:, None]
+    return float(((edges - degrees * degrees[:, None] / degrees.sum()) * together).sum() / degrees.sum())
+
+
+def test_communities_are_those_that_were_planted_where_trees_say_so_with_errors() -> None:
+    g = torch.Generator().manual_seed(0)
+    planted = torch.arange(240) % 3
+    wrong = torch.rand(8, 240, generator=g) < 0.15
+    groups = torch.where(wrong, torch.randint(0, 3, (8, 240), generator=g), planted)
+    found = communities(groups, torch.ones(8), Stream(0, "moving"))
+    assert found.unique().tolist() == [0, 1, 2]
+    surely = (groups == planted).sum(0) > 4
+    assert surely.sum() > 230
+    of_each = torch.stack([torch.bincount(found[surely & (planted == k)], minlength=3) for k in range(3)])
+    assert of_each.amax(1).sum() == surely.sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_moving_and_joining_raise_modularity_to_that_of_what_was_planted(seed: int) -> None:
+    g = torch.Generator().manual_seed(seed)
+    planted = torch.randint(0, 3, (120,), generator=g)
+    noise = torch.randint(0, 8, (6, 120), generator=g)
+    groups = torch.where(torch.rand(6, 120, generator=g) < 0.4, noise, planted)
+    weights = 0.8 ** torch.arange(6)
+    found = communities(groups, weights, Stream(seed, "moving"))
+    assert modularity(groups, weights, found) > modularity(groups, weights, groups[0])
+    assert modularity(groups, weights, found) >= modularity(groups, weights, planted) - 0.02

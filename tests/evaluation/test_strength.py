@@ -110,6 +110,7 @@ BGI = Trial(
     "bgi", "digits", CLIENTS, seeds=2, options=(("surrogates", ("trained",)), ("moments", ("last",)), *ONE_START)
 )
 TREES = ("model.name=secureboost",)
+OF_TREES = ("first_trees", "id2graph", "leaf_cluster", "tree_completion")
 SCORECARD = ("model.name=logistic", "training.batch_size=32")
 ANYWHERE = [name for name in ATTACKS.names() if not grants_missing(ATTACKS[name].capabilities.sees, "none")]
 UNDEFENDED = {name: Trial(name) for name in ANYWHERE} | {
@@ -127,7 +128,10 @@ UNDEFENDED = {name: Trial(name) for name in ANYWHERE} | {
     "bmi": Trial("bmi", "digits", SHORT, ("decoder", "decoder_own"), seeds=2, options=(("decoder_hidden", (64,)),)),
     "embedding_extension": Trial("embedding_extension", settings=SHORT, variants=ATTACKER_MODELS),
     "residual_sums": Trial("residual_sums", settings=SCORECARD, seeds=2),
-    **{name: Trial(name, settings=TREES, seeds=2) for name in ("first_trees", "leaf_cluster", "tree_completion")},
+    **{
+        name: Trial(name, settings=TREES, seeds=2)
+        for name in ("first_trees", "id2graph", "leaf_cluster", "tree_completion")
+    },
 }
 GAFM = Trial("mean", settings=("dataset.split=1", "model.name=gafm", "training.epochs=40"))
 
