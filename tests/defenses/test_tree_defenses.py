@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -39,6 +40,23 @@ def test_nodes_purer_than_the_bound_stay_at_home_and_empty_ones_are_not_pure() -
     assert not made("purity", bound=1.0).kept_at_home(shares, round_=0).any()
 
 
+def test_a_node_is_told_if_its_rows_and_those_outside_are_like_all() -> None:
+    """Of 100 rows 50 are positive: D of 3 in 4 is .1308 nats, that of the 80 rows outside .0078; of all in 5, ln 2."""
+    of_all = torch.tensor([50.0, 50.0])
+    rows = torch.tensor([[5.0, 15.0], [0.0, 5.0], [45.0, 50.0], [0.0, 0.0]])
+    inside = 0.25 * math.log(0.5) + 0.75 * math.log(1.5)
+    assert made("id_lmid", bound=inside + 1e-6).tellable(rows, of_all=of_all).tolist() == [True, False, False, True]
+    assert made("id_lmid", bound=inside - 1e-6).tellable(rows, of_all=of_all).tolist() == [False, False, False, True]
+    assert made("id_lmid", bound=0.7).tellable(rows, of_all=of_all).all()  # outside of the third, 5 rows of one class
+
+
+def test_the_mutual_information_of_a_label_and_a_told_node_is_bounded() -> None:
+    answer = on_trees("id_lmid", {"bound": 0.05})
+    undefended = on_trees("none", {})
+    assert answer["logged"]["splits_of_others"] < undefended["logged"]["splits_of_others"]
+    assert answer["leakage"] < undefended["leakage"]
+
+
 def test_the_first_trees_at_home_are_the_label_partys_own_model() -> None:
     alone = on_trees("local_trees", {"first": 50})
     assert alone["leakage"] == 0
@@ -49,7 +67,7 @@ def test_the_first_trees_at_home_are_the_label_partys_own_model() -> None:
     assert some["utility"]["values"] != none["utility"]["values"]
 
 
-@pytest.mark.parametrize("name", ["purity", "label_dp"])
+@pytest.mark.parametrize("name", ["purity", "label_dp", "id_lmid"])
 def test_the_weakest_setting_grows_the_undefended_trees(name: str) -> None:
     weakest = DEFENSES[name].weakest
     assert weakest is not None

@@ -161,6 +161,7 @@ STRONGEST: dict[str, tuple[dict[str, Any], Trial]] = {
     "noisy_sums": ({"sigma": 100.0}, Trial("residual_sums", settings=SCORECARD, seeds=2)),
     "local_trees": ({"first": 50}, Trial("tree_completion", settings=TREES, seeds=2, shown="leaves")),
     "purity": ({"bound": 0.0}, Trial("tree_completion", settings=TREES, seeds=2, shown="leaves")),
+    "id_lmid": ({"bound": 0.0}, Trial("tree_completion", settings=TREES, seeds=2, shown="leaves")),
     "laplace": ({"scale": 10.0}, Trial("direction")),
     "gaussian": ({"sigma": 10.0}, Trial("direction")),
     "iso": ({"ratio": 1000.0}, Trial("direction")),

@@ -129,3 +129,31 @@ def test_golden_scores() -> None:
     assert parted().scores[:5, 0].tolist() == pytest.approx(
         [0.807077, -0.399357, -0.559613, -1.071683, -1.637726], abs=1e-6
     )
+
+
+def test_no_told_node_is_one_that_may_not_be_and_a_rule_that_forbids_none_changes_nothing() -> None:
+    """Nodes of 40 rows or fewer may not be told: others' columns make none, the label party's stay at home."""
+    (x, y), made = table(), []
+    held = [(0, x[:, 2:4]), (1, x[:, 4:]), (OWN, x[:, :2])]
+    for least in (41, 0):
+        of = BoostedRows(
+            held,
+            np.eye(2)[y],
+            RULES,
+            logistic(y),
+            np.random.default_rng(0).random,
+            tellable=lambda n, k=least: n.sum(-1) >= k,
+        )
+        for _ in range(RULES.trees):
+            of.grow_round()
+        made.append(of)
+    bound, free = made
+    assert np.array_equal(free.scores, parted().scores)
+    assert not np.array_equal(bound.scores, free.scores)
+    for (tree,), told in zip(bound.trees, bound.told, strict=True):
+        for node in range(1, 15):
+            level = (node + 1).bit_length() - 1
+            size = ((tree.leaf >> (3 - level)) == node - 2**level + 1).sum()
+            unsplit = tree.column[(node - 1) // 2] < 0
+            assert size >= 41 or unsplit or not told[:, node].any()
+        assert not told.all()

@@ -155,6 +155,21 @@ class Hooks:
         """
         return torch.zeros(len(shares), dtype=torch.bool)
 
+    def tellable(self, rows: Tensor, *, of_all: Tensor) -> Tensor:
+        """With trees: the nodes that passive parties may be told, asked of all that a split could make.
+
+        A passive party's column is split only so that both sides may be told; where the label party's column parts a
+        node otherwise, both sides and all below them stay at the label party.
+
+        Args:
+            rows: ``(..., K)`` how many training rows of each class (H1) stand in a node.
+            of_all: ``(K,)`` how many there are.
+
+        Returns:
+            ``(...)`` bool.
+        """
+        return torch.ones(rows.shape[:-1], dtype=torch.bool)
+
     def partitions_told(self, partitions: Partitions, *, party: int) -> None:
         """With trees, after the last one: observe the nodes whose rows a passive party knows."""
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tune_vfl.trees.bins import Bins, ColumnBins
-from tune_vfl.trees.growing import Bools, Floats, Growth, Ints, Tree, grow
+from tune_vfl.trees.growing import Bools, Floats, Growth, Ints, Parting, Tree, grow
 
 OWN = -1
 """The label party, among the owners of columns."""
 
 AtHome = Callable[[int, Floats], Bools]
 """Says which nodes ``(M,)`` of a tree's level stay at the label party, from the round and their class shares (M, K)."""
+Tellable = Callable[[Floats], Bools]
+"""Says which nodes may be told, ``(...)``, from how many rows of each class stand in them, ``(..., K)``."""
 Derivatives = Callable[[Floats], tuple[Floats, Floats]]
 """Returns first and second derivatives ``(N, C)`` of the rows' losses by their scores ``(N, C)``."""
 
@@ -61,6 +63,8 @@ class BoostedRows:
         rules: of the boosting.
         derivatives: of the loss; scores start at the log odds, or the logs, of the classes' shares.
         at_home: which nodes stay at the label party.
+        tellable: which nodes may be told; a passive party's split needs both sides to be, and both sides of one by the
+            label party stay at home where one is not. None: all.
         uniform: draws so many numbers in [0, 1).
 
     Attributes:
@@ -75,6 +79,7 @@ class BoostedRows:
     derivatives: Derivatives
     uniform: Callable[[int], Floats]
     at_home: AtHome = told_to_all
+    tellable: Tellable | None = None
     trees: list[list[Tree]] = field(default_factory=list)
     told: list[Bools] = field(default_factory=list)
 
@@ -97,6 +102,7 @@ class BoostedRows:
         used = self._drawn(self.scores.shape[0], rules.rows)
         chosen = self._drawn(len(self.owner), rules.columns)
         grown: list[Tree] = []
+        parting = None if self.tellable is None else Parting(self.shares.T, self._may_part)
         for g, h in zip(*(part.T for part in self.derivatives(self.scores)), strict=True):
             home: list[Bools] = []
 
@@ -104,13 +110,20 @@ class BoostedRows:
                 inside = np.stack([np.bincount(place, of, 2**level) for of in self.shares.T], -1)
                 above = home[-1].repeat(2) if home else False
                 home.append(self.at_home(number, inside / inside.sum(-1, keepdims=True).clip(1e-12)) | above)
+                if self.tellable is not None and level:
+                    home[-1] |= ~self.tellable(np.asarray(inside, dtype=np.float64)).reshape(-1, 2).all(-1).repeat(2)
                 return np.asarray(chosen & ((self.owner == OWN) | ~home[-1][:, None]), dtype=bool)
 
-            tree = grow(self._bins, np.stack([g, h]) * used, rules, allowed)
+            tree = grow(self._bins, np.stack([g, h]) * used, rules, allowed, parting)
             self.told.append(self._told(tree, home))
             grown.append(tree)
         self.scores += np.stack([rules.learning_rate * tree.weight[tree.leaf] for tree in grown], -1)
         self.trees.append(grown)
+
+    def _may_part(self, left: Floats, right: Floats) -> Bools:
+        """Return which splits ``(F, M, W)`` may be made: the label party's, and those whose sides may be told."""
+        told = [self.tellable(np.moveaxis(side, 0, -1)) for side in (left, right)] if self.tellable else []
+        return np.asarray((self.owner == OWN)[:, None, None] | np.logical_and.reduce(told))
 
     def scores_of(self, parties: Sequence[tuple[int, Floats]]) -> Floats:
         """Return the scores ``(n, C)`` of other rows, whose columns are given as the training rows' were."""

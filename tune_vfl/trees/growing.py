@@ -67,7 +67,21 @@ Allowed = Callable[[int, Ints], Bools]
 """Says which columns may split the nodes of a level, (M, F), from the level and the place of each row in it."""
 
 
-def grow(bins: Bins, derivatives: Floats, rules: Growth, allowed: Allowed) -> Tree:
+@dataclass(frozen=True, eq=False)
+class Parting:
+    """A rule about single splits, by what rows of each class they part.
+
+    Attributes:
+        classes: ``(K, N)`` shares of the classes in each row.
+        may: says which splits are allowed ``(F, M, W)`` from the classes on the left and on the right of each,
+            ``(K, F, M, W)``.
+    """
+
+    classes: Floats
+    may: Callable[[Floats, Floats], Bools]
+
+
+def grow(bins: Bins, derivatives: Floats, rules: Growth, allowed: Allowed, parting: Parting | None = None) -> Tree:
     """Grow a tree.
 
     Args:
@@ -76,6 +90,7 @@ def grow(bins: Bins, derivatives: Floats, rules: Growth, allowed: Allowed) -> Tr
             pass through.
         rules: depth, and what a split needs.
         allowed: which columns may split which nodes, asked at every level, and once more for the leaves.
+        parting: which splits are allowed; None: all.
 
     Example:
         >>> import numpy as np
@@ -89,7 +104,7 @@ def grow(bins: Bins, derivatives: Floats, rules: Growth, allowed: Allowed) -> Tr
     column, cut = np.full(inner, -1, dtype=np.int64), np.zeros(inner, dtype=np.int64)
     for level in range(rules.depth):
         may, first = allowed(level, place), 2**level - 1
-        best, at, found = _best_splits(bins, derivatives, place, may, rules)
+        best, at, found = _best_splits(bins, derivatives, place, may, rules, parting=parting)
         column[first : first + len(best)] = np.where(found, best, -1)
         cut[first : first + len(best)] = at
         right = bins[best[place], np.arange(len(place))] > at[place]
@@ -101,23 +116,34 @@ def grow(bins: Bins, derivatives: Floats, rules: Growth, allowed: Allowed) -> Tr
     return Tree(column, cut, weight, place)
 
 
-def _best_splits(bins: Bins, derivatives: Floats, place: Ints, may: Bools, rules: Growth) -> tuple[Ints, Ints, Bools]:
+def _best_splits(
+    bins: Bins, derivatives: Floats, place: Ints, may: Bools, rules: Growth, *, parting: Parting | None
+) -> tuple[Ints, Ints, Bools]:
     """Return each node's column and cut of the largest gain, and whether there is any gain; the first of equal ones."""
-    nodes, columns = may.shape
+    nodes = len(may)
     width = int(bins.max(initial=0)) + 1
-    sums = np.empty((2, columns, nodes, width))
-    for k in range(columns):
-        key = place * width + bins[k]
-        for of, values in zip(sums, derivatives, strict=True):
-            of[k] = np.bincount(key, values, nodes * width).reshape(nodes, width)
+    sums = _by_bin(bins, derivatives, place, nodes, width)
     left = sums.cumsum(-1)
     whole = left[..., -1:]
     right = whole - left
     gain = _score(left, rules.l2) + _score(right, rules.l2) - _score(whole, rules.l2)
     enough = (left[1] >= rules.min_child_weight) & (right[1] >= rules.min_child_weight)
+    if parting is not None:
+        inside = _by_bin(bins, parting.classes, place, nodes, width).cumsum(-1)
+        enough &= parting.may(inside, inside[..., -1:] - inside)
     gain = np.where(enough & may.T[..., None], gain, -np.inf).transpose(1, 0, 2).reshape(nodes, -1)
     best = gain.argmax(-1)
     return best // width, best % width, gain.max(-1) > _LEAST_GAIN
+
+
+def _by_bin(bins: Bins, values: Floats, place: Ints, nodes: int, width: int) -> Floats:
+    """Return the sums ``(V, F, M, W)`` of values ``(V, N)`` of the rows, by column, node and bin."""
+    sums = np.empty((len(values), len(bins), nodes, width))
+    for k, column in enumerate(bins):
+        key = place * width + column
+        for of, row in zip(sums, values, strict=True):
+            of[k] = np.bincount(key, row, nodes * width).reshape(nodes, width)
+    return sums
 
 
 def _score(sums: Floats, l2: float) -> Floats:

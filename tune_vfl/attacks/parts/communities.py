@@ -6,6 +6,7 @@ community is then a sum over trees of how many of the community's rows stand in 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -36,7 +37,7 @@ def communities(groups: Tensor, weights: Tensor, stream: Stream) -> Tensor:
     sizes = [torch.bincount(node, minlength=nodes).double() for node in groups]
     degrees = sum((w * size[node] for w, node, size in zip(weights, groups, sizes, strict=True)), torch.zeros(1))
     total = degrees.sum()
-    at = groups[int(weights.argmax())].unique(return_inverse=True)[1]
+    at = numbered(groups[int(weights.argmax())])
     for _ in range(_SWEEPS):
         inside, held = one_hot(at).double(), torch.zeros(len(at), int(at.max()) + 1, dtype=torch.float64)
         counts = [torch.zeros(nodes, inside.shape[1]).double().index_add(0, node, inside) for node in groups]
@@ -48,7 +49,7 @@ def communities(groups: Tensor, weights: Tensor, stream: Stream) -> Tensor:
         moves = (better.values > gain.gather(-1, at.unsqueeze(-1)).squeeze(-1) + _LEAST) & (
             stream.uniform(len(at)) < 0.5
         )
-        moved = torch.where(moves, better.indices, at).unique(return_inverse=True)[1]
+        moved = numbered(torch.where(moves, better.indices, at))
         if not moves.any() and better.values.sum() <= gain.gather(-1, at.unsqueeze(-1)).sum() + _LEAST:
             break
         at = moved
@@ -70,7 +71,12 @@ def joined(at: Tensor, groups: Tensor, weights: Tensor, degrees: Tensor) -> Tens
         if gain.flatten()[best] <= _LEAST:
             break
         pair = sorted((best // len(of), best % len(of)))
-        to = torch.arange(len(of)).masked_fill(torch.arange(len(of)) == pair[1], pair[0]).unique(return_inverse=True)[1]
+        to = numbered(torch.arange(len(of)).masked_fill(torch.arange(len(of)) == pair[1], pair[0]))
         fold = one_hot(to).double()
         name, between, of = to[name], fold.mT @ between @ fold, of @ fold
     return name[at]
+
+
+def numbered(names: Tensor) -> Tensor:
+    """Return integers ``(N,)`` numbered from 0 on, in their order, without gaps."""
+    return torch.from_numpy(np.unique(names.numpy(), return_inverse=True)[1])

@@ -208,6 +208,10 @@ class Pipeline(Defense[P]):
         """With trees: the nodes that any stage keeps at the label party."""
         return reduce(torch.logical_or, (part.kept_at_home(shares, round_=round_) for part in self.parts))
 
+    def tellable(self, rows: Tensor, *, of_all: Tensor) -> Tensor:
+        """Let every part forbid nodes."""
+        return reduce(torch.logical_and, (part.tellable(rows, of_all=of_all) for part in self.parts))
+
     def decode(self, logits: Tensor) -> Tensor:
         """H10: the decoder of the last stage that has one of its own, else probabilities."""
         own = [part.decode for part in self.parts if _overrides(type(part), "decode")]

@@ -63,6 +63,7 @@ class BoostedTrees(FederatedTraining):
             self._derivatives(targets),
             lambda count: draws.uniform(count).numpy(),
             self._at_home(),
+            self._tellable(soft.double().sum(0)),
         )
         network = build_network(task, self._split, pack, Streams(pack.member_seeds)).eval()
         self._run = Run(task, pack, self._split, network, keepers)
@@ -139,6 +140,16 @@ class BoostedTrees(FederatedTraining):
             return (gradient * count).numpy(), (p * (1 - p)).numpy()
 
         return of
+
+    def _tellable(self, of_all: Tensor) -> Callable[[Floats], Bools] | None:
+        """Return which nodes every hook lets be told; None where none forbids any."""
+        asking = overriding(self._hooks, "tellable")
+
+        def told(rows: Floats) -> Bools:
+            nodes = torch.from_numpy(rows)
+            return np.asarray(np.logical_and.reduce([ask(nodes, of_all=of_all).numpy() for ask in asking]))
+
+        return told if asking else None
 
     def _at_home(self) -> Callable[[int, Floats], Bools]:
         """Return which nodes the defense keeps at the label party; those that any hook keeps."""
