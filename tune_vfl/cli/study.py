@@ -65,7 +65,7 @@ def pack(
     with written_out(path) as draft:
         draft.write_bytes(content)
     trials = len(packed.trials)
-    told = f"{path}: {_called(packed)}, {trials} trials, {len(content)} bytes"
+    told = f"{path}: {_called(packed).rstrip(',')}, {trials} trials, {len(content)} bytes"
     if is_stdout(path):
         say(told)
     elif json:
