@@ -60,7 +60,7 @@ def test_a_model_of_trees_brings_their_federation_and_the_attacks_on_it() -> Non
         ({"training": {"lr": {"float": [0.1, 0.2]}}}, "training.lr: trees are trained by model.trees"),
         ({"model": {"name": "secureboost", "embedding_dim": 4}}, "embedding_dim: input should be 1, got 4"),
         ({"model": {"name": "secureboost", "depth": 11}}, "depth: input should be less than or equal to 10"),
-        ({"defense": "laplace"}, "'laplace' is not for a trees federation; those that are: id_lmid, label_dp, local_trees"),
+        ({"defense": "laplace"}, "'laplace' is not for a trees federation; those that are: id_lmid, label_dp"),
         ({"defense": "gafm"}, "'gafm' is not for a trees federation; those that are: id_lmid, label_dp, local_trees"),
         ({"defense": "cae"}, "'cae' is not for a trees federation; those that are: id_lmid, label_dp, local_trees"),
         ({"attacks": ["pmc"]}, "attack 'pmc' is not for a trees federation"),
