@@ -323,17 +323,25 @@ def test_doctor_says_when_the_tracking_server_is_away(monkeypatch):
     assert health.tracking().status == "unreachable"
 
 
-def test_time_left_follows_the_pace_of_the_last_trials():
+def test_time_left_follows_the_pace_of_the_process_that_runs_it():
     import dataclasses
+    from datetime import UTC, datetime, timedelta
 
     from tests.helpers.studies import made_up_study
     from tune_vfl.service.studies import eta_seconds
 
-    record = made_up_study(10, failures=())  # a trial ends every two seconds
-    assert eta_seconds([record]) is None  # nothing runs
-    running = dataclasses.replace(record, running=2, waiting=5)
-    assert eta_seconds([running]) == pytest.approx(14.0)
-    assert eta_seconds([dataclasses.replace(running, trials=record.trials[:1])]) is None
+    now = datetime.now(UTC)
+    record = made_up_study(10, failures=())
+    # A pack of an earlier process, long ago, and one of this one, which took ten minutes; two such packs run.
+    starts = [now - timedelta(hours=hours) for hours in [30] * 5 + [1] * 5]
+    timed = record.trials[0].outcome.model_copy(update={"seconds": {"train": 100.0, "attack": 20.0}})
+    pairs = zip(record.trials, starts, strict=True)
+    trials = tuple(dataclasses.replace(t, started=s, finished=now, outcome=timed) for t, s in pairs)
+    since = f"{now - timedelta(hours=2):%Y-%m-%d %H:%M:%S} UTC"
+    left = dataclasses.replace(record, trials=trials, running=10, waiting=10)
+    assert eta_seconds([left], since) == pytest.approx(120 / 2 * 20)
+    assert eta_seconds([dataclasses.replace(left, running=0, waiting=0)], since) is None
+    assert eta_seconds([dataclasses.replace(left, trials=trials[:5])], since) is None, "it has finished none yet"
 
 
 def test_export_refuses_and_writes_nothing(run, tmp_path):

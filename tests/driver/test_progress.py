@@ -2,7 +2,10 @@
 
 import io
 import math
+import threading
+import time
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -55,15 +58,15 @@ def test_before_the_first_trial_it_says_what_is_measured_first(clock: Clock) -> 
     found, measured = RunProgress([part_of("laplace", [], waiting=5)]), list[str]()
     assert found.line() == "0/5 trials: starting workers; ETA ?"
     found.beside = lambda: measured
-    assert found.line() == "0/5 trials: 0 running; ETA ?"
+    assert found.line() == "0/5 trials: starting workers; ETA ?", "nothing is handed out before they are there"
     measured += ["measuring floors", "measuring a cost"]
     assert found.line() == "0/5 trials: measuring floors, measuring a cost; ETA ?"
     clock.now += 600
     found.asked(2)
     assert found.line() == "0/5 trials: 2 running, measuring floors, measuring a cost; ETA ?"
     clock.now += 10
-    found.told("camp-breast_cancer-laplace", trial(0, steady(0.8, 0.6)))
-    assert found.eta_seconds == pytest.approx(10 / 1.5 * 3.5), "ten minutes before the first trial are no pace"
+    found.told("camp-breast_cancer-laplace", trial(0, timed(steady(0.8, 0.6), 10.0)))
+    assert found.eta_seconds == pytest.approx(10 * 4), "ten minutes before the first trial are no pace"
 
 
 def test_the_line_follows_trials_as_they_are_asked_and_end(clock: Clock) -> None:
@@ -71,21 +74,53 @@ def test_the_line_follows_trials_as_they_are_asked_and_end(clock: Clock) -> None
     found.beside = list
     found.asked(3)
     clock.now += 30
-    found.told(name, trial(5, steady(0.8, 0.6)))
+    found.told(name, trial(5, timed(steady(0.8, 0.6), 30.0)))
     assert (found.running, found.done, found.owed[name]) == (2, 3, 6)
-    # One ended and two run, which count as half done: 30 seconds for two; four of nine trials are left to do.
-    assert found.eta_seconds == pytest.approx(30 / 2 * (9 - 3 - 1))
+    # Two run at once: 15 seconds a trial; six of nine are left.
+    assert found.eta_seconds == pytest.approx(30 / 2 * (9 - 3))
     assert "3/9 trials: 2 ok" in found.line()
-    assert "2 running; hypervolume 0.2000 (grew 1 trials ago), front 1; ETA 1:15" in found.line()
+    assert "2 running; hypervolume 0.2000 (grew 1 trials ago), front 1; ETA 1:30" in found.line()
     found.told(name, trial(6, LOST))
     assert (found.running, found.done, found.owed[name]) == (1, 3, 6), "it is asked again"
-    found.told(name, trial(7, steady(0.95, 0.2)))
+    found.told(name, trial(7, timed(steady(0.95, 0.2), 3570.0)))
     assert found.hypervolume == pytest.approx(0.45 * 0.8)
     assert "(grew just now), front 1" in found.line(), "it dominates all the others"
     found.told(name, trial(8, FAILED))
     assert (found.running, found.counts["diverged"]) == (0, 2)
-    clock.now += 3570
     assert "ETA 1:20:00" in found.line(), "three in an hour; four are left"
+
+
+def timed(outcome: Outcome, seconds: float) -> Outcome:
+    """Return the outcome of a training that took so long in its worker."""
+    return outcome.model_copy(update={"seconds": {"train": seconds}})
+
+
+def test_the_wait_for_a_worker_is_no_part_of_the_pace(clock: Clock) -> None:
+    """Packs of two, two at once, of 40 s each: both wait 200 s for their workers, and one for the undefended model."""
+    found, name = RunProgress([part_of("laplace", [], waiting=14)]), "camp-breast_cancer-laplace"
+
+    def told(first: int) -> None:
+        for number in (first, first + 1):
+            one = trial(number, timed(steady(0.8, 0.6), 20.0))
+            found.told(name, replace(one, finished=one.finished + timedelta(seconds=first)))
+
+    found.asked(2)
+    clock.now += 240
+    told(0)
+    found.asked(2)
+    found.asked(2)
+    assert found.eta_seconds == pytest.approx(20 / 2 * (8 + 4)), "20 s a trial, two packs at once, 8 wait and 4 run"
+    clock.now += 60
+    told(2)
+    found.asked(2)
+    told(4)
+    found.asked(2)
+    assert found.eta_seconds == pytest.approx(20 / 2 * (4 + 4)), "what came after the first pack is too little yet"
+    clock.now += 100
+    assert found.eta_seconds == pytest.approx(160 / (4 + 4) * (4 + 4)), "no more than those that run can have ended"
+    clock.now -= 100
+    told(6)
+    assert found.eta_seconds == pytest.approx(60 / 6 * (4 + 1)), "six have ended in the minute after the first pack"
 
 
 def test_a_lost_trial_alone_says_nothing_of_the_pace(clock: Clock) -> None:
@@ -134,7 +169,7 @@ def test_a_plain_line_at_once_and_every_15_seconds(clock: Clock) -> None:
     shown.on_ask(name, 1)
     clock.now += 14.5
     shown.on_tell(name, trial(5, steady(0.8, 0.6)))
-    shown.show()
+    shown.step()
     assert stream.getvalue().splitlines() == [first]
     clock.now += 0.5
     shown.show()
@@ -144,9 +179,27 @@ def test_a_plain_line_at_once_and_every_15_seconds(clock: Clock) -> None:
     assert len(stream.getvalue().splitlines()) == 2, "15 seconds from the last one on"
     clock.now += 15
     shown.on_ask(name, 1)
+    assert len(stream.getvalue().splitlines()) == 2, "a pack is counted as a whole before it is shown"
+    shown.step()
     assert len(stream.getvalue().splitlines()) == 3
     shown.close()
     assert stream.getvalue().splitlines()[-1] == f"camp: {shown.progress.line()}"
+
+
+def test_it_is_said_while_ray_starts_and_by_one_thread_alone_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(progress, "TICK_SECONDS", 0.01)
+    shown, stream = report()
+    before = threading.active_count()
+    shown.until_it_steps()
+    give_up = time.monotonic() + 60
+    while stream.getvalue().count("starting workers") < 3 and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert stream.getvalue().count("starting workers") >= 3
+    shown.step()
+    while threading.active_count() > before and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert threading.active_count() == before
 
 
 def test_lost_trials_and_undefended_models_are_told_at_once_and_once(clock: Clock) -> None:

@@ -1,6 +1,7 @@
 """A search that was left: nothing of it runs any more, and whoever looks is told so, with the line that goes on."""
 
 import json
+import re
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from tests.conftest import Run
 from tests.helpers.ledgers import open_ledger, reopened
@@ -18,6 +20,7 @@ from tests.helpers.simulated import Simulation, simulate
 from tune_vfl.driver.progress import RunProgress
 from tune_vfl.ledger.ledger import Ledger
 from tune_vfl.ledger.reading import open_study
+from tune_vfl.ledger.schema import leases
 from tune_vfl.ledger.storage import storage_at
 from tune_vfl.service.studies import status_of
 from tune_vfl.tracking.payload import NOTE
@@ -57,6 +60,32 @@ def test_while_a_process_holds_it_they_run(left: Ledger, run: Run) -> None:
         assert (told["state"], told["trials"]) == ("running", {"ok": 3, "running": 2, "waiting": 4})
         assert told["overdue"] == [3, 4]
         assert "nothing runs it" not in run("status", "study")[1]
+
+
+def _lease_row(**values: Any) -> None:
+    """Write a lease's row as another machine would have left it."""
+    with storage_at().transaction() as connection:
+        connection.execute(update(leases).values(values))
+
+
+def test_a_machine_that_was_not_heard_of_is_named_and_no_time_is_promised(left: Ledger, run: Run) -> None:
+    with left.place.lease("study"):
+        ledger = Ledger.open("study")
+        number = ledger.begin({"scale": 0.5})
+        ledger.tell(number, simulate(Simulation(), ledger.cell, {"scale": 0.5}))
+        assert status_of(open_study("study"))["eta_seconds"] >= 0
+        _lease_row(expires=leases.c.expires - 40)
+        told = status_of(open_study("study"))
+        assert (told["state"], "eta_seconds" in told) == ("running", False)
+        out = run("status", "study")[1]
+        assert re.search(r"process \d+ on \S+ \(since .*\) was last heard of 4\d s ago", out)
+        assert "if it is gone, 'tune-vfl resume study --take-over' goes on" in out
+        assert "minutes left" not in out
+        _lease_row(clock="another", holder=json.dumps({"host": "elsewhere", "pid": 7}))
+        out = run("status", "study")[1]
+        assert "process 7 on elsewhere" in out
+        assert "whether that still runs cannot be known from here" in out
+        assert "minutes left" not in out
 
 
 def test_who_follows_is_let_go_when_nothing_runs_it(left: Ledger, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

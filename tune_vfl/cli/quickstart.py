@@ -28,6 +28,7 @@ def quickstart(storage: Storage = None, json: Json = False) -> None:
 
     Example: `tune-vfl quickstart`
     """
+    say("planning a search of five defenses on digits")  # before imports that take seconds
     from tune_vfl.analysis.decide import decisions
     from tune_vfl.cli.search import show_end
     from tune_vfl.driver.api import search

@@ -52,6 +52,7 @@ def search(
 
     Example: `tune-vfl search study.yaml --trials 100 --set sampler.name=nsga2`
     """
+    say(f"reading {spec} and planning its trials")  # before imports that take seconds
     from tune_vfl.cli.plan import plan_of
     from tune_vfl.cli.plan_shown import left_out
     from tune_vfl.data import load
@@ -141,6 +142,7 @@ def resume(
 
     Example: `tune-vfl resume kdk-bank --trials 80`
     """
+    say(f"reading what the ledger has of {name!r}")  # before imports that take seconds
     from tune_vfl.driver.planning import with_more
     from tune_vfl.ledger.reading import open_study
 

@@ -211,6 +211,9 @@ def _progress(summary: Mapping[str, Any]) -> None:
     """Print whether it goes on, and when it ends."""
     if summary.get("state") == "stopped":
         emit(f"nothing runs it: 'tune-vfl resume {summary.get('campaign') or summary['study']}' goes on")
+    if unheard := summary.get("unheard"):
+        name = summary.get("campaign") or summary["study"]
+        emit(f"{unheard}; if it is gone, 'tune-vfl resume {name} --take-over' goes on")
     if summary.get("eta_seconds") is not None:
         emit(f"about {summary['eta_seconds'] / 60:.1f} minutes left")
     late = summary.get("overdue")

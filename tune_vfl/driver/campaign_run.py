@@ -167,6 +167,7 @@ class _CampaignRun:
             slow = self._without_machine_code()
             if lost:
                 self._say(f"{lost} trials were running when the search was last stopped; they are asked again")
+            self._report.until_it_steps()
             runner = self._runner()
             source = self._source(dispatcher, runner.capacity(), deadline)
             self._report.progress.beside = source.beside
@@ -202,7 +203,7 @@ class _CampaignRun:
             left=lambda: f"{self._name}: left at once; {_kept_by(self._name)}",
             say=self._say,
             stopping=self._report.progress.stopping,
-            each_step=self._report.show,
+            each_step=self._report.step,
         )
 
     def _gone(self, stored: Mapping[str, StudyRecord]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, TextIO
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tune_vfl.machine.streams import visible
 from tune_vfl.metrics.pareto import GrowingFront
+from tune_vfl.records.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from tune_vfl.outcome import Outcome
     from tune_vfl.records.studies import StudyRecord, TrialRecord
 
-LINE_EVERY_SECONDS, BAR_EVERY_SECONDS = 15.0, 0.5
-"""Seconds between two plain lines, and between two updates of a bar's text."""
+LINE_EVERY_SECONDS, BAR_EVERY_SECONDS, TICK_SECONDS = 15.0, 0.5, 0.5
+"""Seconds between two plain lines, between two updates of a bar's text, and between two looks while Ray starts."""
 
 
 class RunProgress:
@@ -42,8 +44,8 @@ class RunProgress:
         # Settings of one data set compete with each other, those of several do not.
         self.dataset_of = {r.name: r.cell.dataset.name for r in records}
         self.beside: Callable[[], Sequence[str]] = lambda: ["starting workers"]
-        self._begun: float | None = None
-        self._done_now = 0
+        self._begun = False
+        self._pace = Pace()
         self._over = False
         self.follow(records)
 
@@ -73,19 +75,12 @@ class RunProgress:
 
     @property
     def eta_seconds(self) -> float:
-        """Seconds until the budget is used up at the pace since the first trial started; infinite before one ended.
-
-        A pack's trials end together, so those that run count as half done: else one early trial promises hours.
-        """
-        if not self._done_now or self._begun is None:
-            return math.inf
-        halves = self.running / 2
-        pace = (time.monotonic() - self._begun) / (self._done_now + halves)
-        return pace * max(0.0, self.total - self.done - halves)
+        """Seconds until the budget is used up; infinite before a trial has ended, see :class:`Pace`."""
+        return self._pace.seconds_left(time.monotonic(), self.running, max(0, self.total - self.done - self.running))
 
     def asked(self, count: int) -> None:
         """Count trials that were handed out."""
-        self._begun = time.monotonic() if self._begun is None else self._begun
+        self._begun = True
         self.running += count
 
     def told(self, study: str, record: TrialRecord) -> None:
@@ -93,7 +88,8 @@ class RunProgress:
         self.running = max(0, self.running - 1)
         self.counts[record.outcome.outcome] += 1
         counts = record.outcome.outcome != "preempted"
-        self._done_now += counts
+        if counts:
+            self._pace.add(record, time.monotonic())
         self.owed[study] -= counts
         if record.outcome.outcome == "ok":
             self._fronts[self.dataset_of[study]].add(*record.outcome.objectives)
@@ -117,6 +113,8 @@ class RunProgress:
         """Return it in one line."""
         outcomes = [f"{n} {outcome}" for outcome, n in self.counts.most_common()]
         beside = self.beside()
+        if not self._begun and not self._over:
+            beside = beside or ["starting workers"]
         now = [*([f"{self.running} running"] if self.running or not beside else []), *beside]
         said = [f"{self.done}/{self.total} trials{self._studies}: {', '.join([*outcomes, *now])}"]
         if self.front_size:
@@ -157,6 +155,7 @@ class ProgressReport:
         self._said: set[str] = set()
         self._stream = stream or sys.stderr
         self._shown = time.monotonic()
+        self._stepped, self._writing = threading.Event(), threading.Lock()
         self._bar: Progress | None = None
         if self._stream.isatty():
             columns = (TextColumn("{task.fields[study]}"), BarColumn(bar_width=24), TextColumn("{task.description}"))
@@ -168,18 +167,30 @@ class ProgressReport:
         else:
             self.say(self.progress.line())
 
-    def on_ask(self, study: str, count: int) -> None:
-        """Show that trials were handed out."""
-        self.progress.asked(count)
+    def until_it_steps(self) -> None:
+        """Show how it goes also while the driver waits for Ray, until it calls :meth:`step`."""
+
+        def tick() -> None:
+            while not self._stepped.wait(TICK_SECONDS):
+                self.show()
+
+        threading.Thread(target=tick, name="tune-vfl-progress", daemon=True).start()
+
+    def step(self) -> None:
+        """Show how it goes, from the driver's own thread: from now on no other one does."""
+        self._stepped.set()
         self.show()
 
+    def on_ask(self, study: str, count: int) -> None:
+        """Note that trials were handed out; the next step shows it, when the whole pack is counted."""
+        self.progress.asked(count)
+
     def on_tell(self, study: str, record: TrialRecord) -> None:
-        """Show a finished trial."""
+        """Note a finished trial; the next step shows it, when the whole pack is counted."""
         self.progress.told(study, record)
         if record.outcome.outcome == "preempted":
             of = f" of {study}" if study != self._name else ""
             self.say(f"trial {record.number}{of} was lost ({record.outcome.reason}); it is asked again")
-        self.show()
 
     def on_baseline(self, records: Sequence[StudyRecord], outcome: Outcome) -> None:
         """Say what the undefended model does, once where several sets of attacks find the same of it."""
@@ -196,14 +207,16 @@ class ProgressReport:
     def say(self, message: str) -> None:
         """Write a line of its own."""
         message = visible(message)  # of a worker's error, for example
-        if self._bar is not None:
-            self._bar.console.print(f"{self._name}: {message}", markup=False, highlight=False)
-        else:
-            self._stream.write(f"{self._name}: {message}\n")
-            self._stream.flush()
+        with self._writing:
+            if self._bar is not None:
+                self._bar.console.print(f"{self._name}: {message}", markup=False, highlight=False)
+            else:
+                self._stream.write(f"{self._name}: {message}\n")
+                self._stream.flush()
 
     def close(self) -> None:
         """Show how it ended."""
+        self._stepped.set()
         self.progress.end()
         self._show_line()
         if self._bar is not None:

@@ -41,12 +41,7 @@ class LeaseLostError(StudyError):
 
 
 class Clock(NamedTuple):
-    """A time on a clock that all clients of a database share.
-
-    Attributes:
-        name: the clock's; times of different clocks cannot be compared.
-        now: in seconds.
-    """
+    """A clock that all clients of a database share, and its time in seconds; times of other clocks say nothing."""
 
     name: str
     now: float
@@ -100,6 +95,13 @@ class Holder:
         if self.clock.name == clock.name:
             return self.clock.now - clock.now
         return math.inf if self.elsewhere and not self.gave_back else 0.0
+
+    def unheard(self, clock: Clock) -> str:
+        """Say who holds it and has missed a beat; empty while it renews its lease."""
+        silent = LEASE_SECONDS - self.left(clock)
+        if math.isinf(silent):
+            return f"{self} holds it: whether that still runs cannot be known from here"
+        return f"{self} was last heard of {silent:.0f} s ago" if silent > LEASE_SECONDS / 2 else ""
 
     @property
     def elsewhere(self) -> bool:

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from tune_vfl.errors import StudyError
 from tune_vfl.ledger.database import LedgerStorage
-from tune_vfl.ledger.lease import lease_of
+from tune_vfl.ledger.lease import Holder, lease_of
 from tune_vfl.ledger.names import names_in, parts_of, refuse_unknown
 from tune_vfl.ledger.schema import campaigns, studies, trials
 from tune_vfl.ledger.storage import storage_at
@@ -157,11 +157,18 @@ class StoredStudy:
         """Return the plan of its search."""
         return self._campaign(self._row(), tuple(part.study for part in self.parts()))
 
-    @property
-    def held(self) -> bool:
-        """Whether a process runs it; without one no trial of it runs, although the ledger has no end of some."""
+    def holder(self) -> tuple[Holder | None, str]:
+        """Return who runs it, and in words that it was not heard of for a while; empty while all is well.
+
+        Without one no trial of it runs, although the ledger has no end of some.
+        """
         name = self.parts()[0].study.experiment
-        return self.place.read(lambda connection: lease_of(name, connection).stands(self.place.clock(connection)))
+
+        def look(connection: Connection) -> tuple[Holder | None, str]:
+            holder, clock = lease_of(name, connection), self.place.clock(connection)
+            return (holder, holder.unheard(clock)) if holder.stands(clock) else (None, "")
+
+        return self.place.read(look)
 
     def record(self, held: bool | None = None) -> CampaignRecord:
         """Return the current record; one study gives a campaign of one.
@@ -170,7 +177,7 @@ class StoredStudy:
             held: whether a process runs it, from a caller who has asked already.
         """
         row, parts = self._row(), tuple(part.record() for part in self.parts())
-        if any(part.running for part in parts) and not (self.held if held is None else held):
+        if any(part.running for part in parts) and not (self.holder()[0] if held is None else held):
             parts = tuple(part.with_trials(()) for part in parts)  # what ran when it was left is asked again
         return self._campaign(row, parts)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tune_vfl.analysis.summary import summary
@@ -12,6 +14,8 @@ from tune_vfl.ledger.making import refuse_taken
 from tune_vfl.ledger.names import wholes_in
 from tune_vfl.ledger.reading import open_study, study_names
 from tune_vfl.ledger.storage import storage_at
+from tune_vfl.records.pace import Pace
+from tune_vfl.records.studies import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,14 +70,21 @@ def everything(storage: str | None = None) -> list[str]:
 
 
 def status_of(stored: StoredStudy) -> dict[str, Any]:
-    """Return the summary of a study or a campaign with its state, remaining seconds, and trials over their time."""
-    running = stored.held
+    """Return the summary of a study or a campaign with its state, remaining seconds, and trials over their time.
+
+    Where its process was not heard of for a while it says so, and promises no time.
+    """
+    holder, unheard = stored.holder()
+    running = holder is not None
     whole = stored.record(running)
     states = {state_of(study, running=running) for study in whole.studies}
-    told, eta, late = summary(whole), eta_seconds(whole.studies), stored.overdue() if running else {}
+    told, late = summary(whole), stored.overdue() if running else {}
+    eta = eta_seconds(whole.studies, holder.since) if holder and not unheard else None
     told["state"] = next(state for state in ("running", "stopped", "finished") if state in states)
     if eta is not None:
         told["eta_seconds"] = eta
+    if unheard:
+        told["unheard"] = unheard
     if late:
         told["overdue"] = late if "campaign" in told else late[whole.name]
     return told
@@ -107,17 +118,19 @@ def _complete(record: StudyRecord) -> bool:
     return record.baseline is not None and not record.waiting and not record.running
 
 
-def eta_seconds(records: Sequence[StudyRecord]) -> float | None:
-    """Estimate the remaining seconds of running studies from the pace of their last 20 trials.
+def eta_seconds(records: Sequence[StudyRecord], since: str) -> float | None:
+    """Estimate the remaining seconds of a search, as its own bar does, see :class:`Pace`.
 
     Args:
         records: the study, or all those of a campaign.
+        since: when its process took the lease, in the lease's words.
 
     Returns:
-        Seconds; None without a running study, or with fewer than two finished trials.
+        Seconds; None before a trial that this process began has ended, or when nothing is left.
     """
-    ends = sorted(t.finished for record in records for t in record.counted)[-20:]
-    if not any(record.running for record in records) or len(ends) < 2:
-        return None
-    pace = (ends[-1] - ends[0]).total_seconds() / (len(ends) - 1)
-    return pace * sum(record.running + record.waiting for record in records)
+    begun = datetime.strptime(since, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
+    pace, running, waiting = Pace(), sum(r.running for r in records), sum(r.waiting for r in records)
+    for trial in in_order(t for record in records for t in record.trials if t.started >= begun):
+        pace.add(trial, trial.finished.timestamp())
+    left = pace.seconds_left(datetime.now(UTC).timestamp(), running, waiting)
+    return left if running + waiting and math.isfinite(left) else None
