@@ -70,7 +70,7 @@ def _lease_row(**values: Any) -> None:
 
 def test_a_machine_that_was_not_heard_of_is_named_and_no_time_is_promised(left: Ledger, run: Run) -> None:
     with left.place.lease("study"):
-        ledger = Ledger.open("study")
+        ledger = reopened("study")
         number = ledger.begin({"scale": 0.5})
         ledger.tell(number, simulate(Simulation(), ledger.cell, {"scale": 0.5}))
         assert status_of(open_study("study"))["eta_seconds"] >= 0
