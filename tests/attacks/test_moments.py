@@ -72,7 +72,7 @@ def test_each_member_of_a_pack_has_its_own_mean(monkeypatch):
     for epochs in (2, 3):
         for member in range(4):
             ids, gradients = diary.mean(epochs, member)
-            mean = in_memory[Average(epochs)].member(member)
+            mean = in_memory[Average(epochs)].of_members(member)
             assert torch.equal(mean.ids, ids)
             assert torch.equal(mean.gradients, gradients)
         assert torch.equal(on_disk[Average(epochs)].gradients, in_memory[Average(epochs)].gradients)

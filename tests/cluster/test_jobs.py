@@ -120,8 +120,9 @@ def test_the_dashboard_says_who_has_room_and_who_waits(head):
         job = driver.stdout.readline().strip()
         found = packs_by_job(Relay(WebServer(url, token)))
         driver.communicate("")
-    assert found[job].running + found[job].waiting == 3
-    assert found[job].waiting >= 1
+    running, waiting = found[job]
+    assert running + waiting == 3
+    assert waiting >= 1
     with pytest.raises(UnreachableError, match="refuses the token"):
         packs_by_job(Relay(WebServer(url, "wrong")))
 

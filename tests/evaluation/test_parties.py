@@ -196,6 +196,7 @@ def test_what_acts_and_what_the_label_party_does_stays_at_the_first_party(folder
         "matched_filter",
         "unmix",
         "first_trees",
+        "id2graph",
         "leaf_cluster",
         "tree_completion",
         "residual_sums",
