@@ -9,8 +9,6 @@ worker of a search does. Floors and other references are measured once, and coun
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -26,6 +24,7 @@ from tune_vfl.evaluation import evaluate_pack, measure_references, measuring
 from tune_vfl.evaluation.resolving import resolve
 from tune_vfl.evaluation.training import train_pack
 from tune_vfl.machine.runtime import prepare_process
+from tune_vfl.records.board import SUFFIX, Entry
 from tune_vfl.spec import parse
 
 BOARD = Path(__file__).parents[1] / "board"
@@ -58,10 +57,10 @@ def price(table: str, defenses: list[str]) -> tuple[dict[str, float], int]:
     spent: dict[str, float] = defaultdict(float)
     trainings, references = 0, None
     for defense in defenses:
-        entry = BOARD / table / f"{defense}.json.gz"
+        entry = BOARD / table / f"{defense}{SUFFIX}"
         if not entry.exists():  # such as one for two classes
             continue
-        settings = [trial["params"] for trial in json.loads(gzip.decompress(entry.read_bytes()))["packed"]["trials"]]
+        settings = [dict(trial.params) for trial in Entry.read(entry).packed.trials]
         asked = yaml.safe_load((BOARD / f"{table}.yaml").read_text(encoding="utf-8"))
         cell = resolve(parse({**asked, "defense": defense, "budget": {"seeds": SEEDS}}))
         if references is None:

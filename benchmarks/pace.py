@@ -1,4 +1,4 @@
-"""What a person sees of short searches on a terminal: seconds to the first line, bar and trial, and the ETA.
+"""Seconds to the first line, bar and trial of short searches on a terminal, and their ETA beside what followed.
 
     python -m benchmarks.pace [--beside 0]
 

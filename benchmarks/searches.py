@@ -74,7 +74,7 @@ def searched(rng: np.random.Generator, trials: int) -> Searched:
 
 
 class Export(NamedTuple):
-    """How often the exported setting truly leaks more than the cap, its mean truth, the utility given up, no choice."""
+    """Exported settings: the share that truly leaks more than the cap, mean truth, utility given up, no choice."""
 
     above: float
     leakage: float
@@ -167,7 +167,7 @@ def rejected(trials: int, studies: int, seeds: int = 10) -> Rejects:
 
 
 class Fronts(NamedTuple):
-    """How well a front is known.
+    """Fronts: the share of their settings that truly belong to them, and what is given up.
 
     Attributes:
         calibration: of settings whose chance was said to be .2, .4, .6 and .8 (each +- .1), the share that truly no

@@ -23,8 +23,8 @@ from tune_vfl.spec import References, parse
 from tune_vfl.spec.raw import apply_settings
 
 
-class Case(NamedTuple):
-    """An evaluation of a table, and after how many epochs it is looked at."""
+class ShorterTraining(NamedTuple):
+    """An evaluation of a table, and the epochs after which it is looked at."""
 
     table: str
     label: str
@@ -32,13 +32,13 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("gafm-table2", "spambase: marvell budget=1", 20),
-    Case("gafm-table4", "spambase: marvell budget=1", 45),
-    Case("gafm-table2", "imdb: marvell budget=1", 6),
-    Case("gafm-table2", "imdb: none", 30),
-    Case("gafm-table3", "imdb: gafm sigma=0.01 delta=0.1 gamma=0", 5),
-    Case("gafm-table3", "spambase: gafm sigma=0.01 delta=0.05 gamma=0", 150),
-    Case("gafm-table10-tenth", "imdb: gafm sigma=0.01 delta=0.05 gamma=1", 8),
+    ShorterTraining("gafm-table2", "spambase: marvell budget=1", 20),
+    ShorterTraining("gafm-table4", "spambase: marvell budget=1", 45),
+    ShorterTraining("gafm-table2", "imdb: marvell budget=1", 6),
+    ShorterTraining("gafm-table2", "imdb: none", 30),
+    ShorterTraining("gafm-table3", "imdb: gafm sigma=0.01 delta=0.1 gamma=0", 5),
+    ShorterTraining("gafm-table3", "spambase: gafm sigma=0.01 delta=0.05 gamma=0", 150),
+    ShorterTraining("gafm-table10-tenth", "imdb: gafm sigma=0.01 delta=0.05 gamma=1", 8),
 )
 
 

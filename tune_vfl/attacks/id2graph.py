@@ -7,11 +7,9 @@ from pydantic import Field
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
-from tune_vfl.attacks.grad_cluster import best_of_each_name, named, validated
+from tune_vfl.attacks.leaf_cluster import by_cluster
 from tune_vfl.attacks.parts.communities import communities
 from tune_vfl.attacks.parts.kmeans import spherical_kmeans, unit
-from tune_vfl.attacks.parts.shared_leaves import answered
-from tune_vfl.protocol.members import gather_rows
 from tune_vfl.protocol.partitions import Partitions
 from tune_vfl.protocol.view import Answer, View
 from tune_vfl.spec import TREES, Strict
@@ -56,7 +54,7 @@ class Id2Graph(Attack[Id2GraphParams]):
     def run(self, view: View) -> dict[str, Answer]:
         """Return the variant ``id2graph``: scores ``(N, K)`` in [-1, 1], oriented."""
         told: Partitions = view.granted("partitions")
-        known, p, stream = view.auxiliary, self.params, view.streams["moving"]
+        p, stream = self.params, view.streams["moving"]
         weights = p.decay ** torch.arange(told.trees)
         member_of = one_hot(communities(told.groups, weights, stream)).float()
         x = view.features.train.flatten(1)
@@ -66,8 +64,4 @@ class Id2Graph(Attack[Id2GraphParams]):
         centers = spherical_kmeans(
             rows, p.clusters_per_class * view.num_classes, streams=view.streams, restarts=p.restarts
         )
-        cosines = rows @ centers.mT
-        near, labels = gather_rows(cosines, known.ids), one_hot(known.labels, view.num_classes).bool()
-        scores = best_of_each_name(cosines, named(near, labels), view.num_classes)
-        right = validated(near, labels, view.streams["folds"].uniform(known.labels.shape[-1]))
-        return {"id2graph": answered(scores, known, right)}
+        return {"id2graph": by_cluster(rows @ centers.mT, view)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pydantic import Field
+from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tune_vfl.attacks.base import Attack, AttackCapabilities, AuxiliaryRequest, attack
@@ -53,7 +54,7 @@ class LeafCluster(Attack[LeafClusterParams]):
     def run(self, view: View) -> dict[str, Answer]:
         """Return the variant ``leaf_cluster``: scores ``(*trials, N, K)`` in [-1, 1], oriented."""
         told: Partitions = view.granted("partitions")
-        known, p = view.auxiliary, self.params
+        p = self.params
         rows = unit(directions(told.groups, told.nodes, view.streams["directions"]))
         centers = spherical_kmeans(
             spread(rows, p.fit_rows),
@@ -61,8 +62,18 @@ class LeafCluster(Attack[LeafClusterParams]):
             streams=view.streams,
             restarts=p.restarts,
         )
-        cosines = rows @ centers.transpose(-1, -2)
-        near, labels = gather_rows(cosines, known.ids), one_hot(known.labels, view.num_classes).bool()
-        scores = best_of_each_name(cosines, named(near, labels), view.num_classes)
-        right = validated(near, labels, view.streams["folds"].uniform(known.labels.shape[-1]))
-        return {"leaf_cluster": answered(scores, known, right)}
+        return {"leaf_cluster": by_cluster(rows @ centers.transpose(-1, -2), view)}
+
+
+def by_cluster(cosines: Tensor, view: View) -> Answer:
+    """Return the answer of clusters that known rows name: each class's score is the nearest cluster's of that name.
+
+    Args:
+        cosines: ``(*trials, N, C)`` of all training rows with the centers of the clusters.
+        view: of the attacker, whose known rows name them.
+    """
+    known = view.auxiliary
+    near, labels = gather_rows(cosines, known.ids), one_hot(known.labels, view.num_classes).bool()
+    scores = best_of_each_name(cosines, named(near, labels), view.num_classes)
+    right = validated(near, labels, view.streams["folds"].uniform(known.labels.shape[-1]))
+    return answered(scores, known, right)

@@ -149,7 +149,7 @@ class RegressionOfAll:
     def scores(self, shares: Tensor) -> Tensor:
         """Return what :meth:`ColumnRegression.by_all` says: each member's fit of least mean error."""
         fits = [spectrum.fitted(shares) for spectrum in self._spectra]
-        best: list[int] = torch.stack([fit.errors.mean(-1) for fit in fits]).nan_to_num(torch.inf).argmin(0).tolist()
+        best: list[int] = _least(torch.stack([fit.errors for fit in fits])).tolist()
         if len(set(best)) == 1:
             return fits[best[0]].left_out(shares)
         return torch.cat([fits[of].of_member(m).left_out(shares[m : m + 1]) for m, of in enumerate(best)])
@@ -164,9 +164,7 @@ Fitted = tuple[Tensor, Tensor]
 
 
 class _Kernel:
-    """A kernel by its columns: products of rows are its values.
-
-    Settings that are trained side by side under one seed have the same rows, whose kernel is made once.
+    """A kernel by its columns: products of rows are its values. Members that share a seed's rows share one.
 
     Args:
         columns: ``(T, N, m)`` of every row.
@@ -265,9 +263,13 @@ class _Ridge(NamedTuple):
 def _best(fits: Sequence[Fitted]) -> Fitted:
     """Return each member's fit of least mean error."""
     scores, errors = (torch.stack(part) for part in zip(*fits, strict=True))
-    best = errors.mean(-1).nan_to_num(torch.inf).argmin(0)
-    members = torch.arange(len(best))
+    best, members = _least(errors), torch.arange(errors.shape[1])
     return scores[best, members], errors[best, members]
+
+
+def _least(errors: Tensor) -> Tensor:
+    """Return which of several fits has each member's least mean error, ``(T,)``, of errors ``(C, T, r)``."""
+    return errors.mean(-1).nan_to_num(torch.inf).argmin(0)
 
 
 def _few(many: Tensor, columns: Tensor) -> Tensor:
